@@ -51,10 +51,17 @@ class CoordinateSpace:
     `[n, C]`; the readout has `[n, T]` and `[C]`.
     """
 
-    def __init__(self, paths: PathTable, relations: TokenRelations, n_positions: int) -> None:
+    def __init__(
+        self,
+        paths: PathTable,
+        relations: TokenRelations,
+        n_positions: int,
+        query_positions: tuple[int, ...] | None = None,
+    ) -> None:
         self.paths = paths
         self.relations = relations
         self.n_positions = n_positions
+        self.query_positions = query_positions
         self.offsets = range(-(n_positions - 1), n_positions)
         self.score_relations = (*relations.names, *(offset_name(k) for k in self.offsets))
         n_tokens, n_scores, n_free = len(relations.names), len(self.score_relations), len(relations.free_classes)

@@ -25,7 +25,12 @@ from imir_lens.coordinates import Coordinates, CoordinateSpace
 from imir_lens.errors import CoordinateError, NotFittedError
 from imir_lens.ids import Head, Path
 from imir_lens.paths import PathTable
-from imir_lens.relation_means import fix_offset_gauge, offset_means, token_contrasts
+from imir_lens.relation_means import (
+    fix_offset_gauge,
+    offset_means,
+    offset_means_of_rows,
+    token_contrasts,
+)
 from imir_lens.relations import TokenRelations
 from imir_lens.value_maps import SourceImages, source_images
 from imir_lens.weights import CircuitWeights
@@ -37,6 +42,8 @@ class ImirProjector:
     Args:
         relations: the task's token relations.
         n_positions: context length P; positions 0…P−1 of `W_pos` are used.
+        query_positions: where predictions are scored (None: everywhere). Nothing reads the last layer anywhere else,
+            so its directly read queries are averaged over these rows only.
         max_depth: longest chain of heads to follow (None: all).
         max_paths: most paths to keep; those with the smallest coordinates are cut first.
 
@@ -52,11 +59,13 @@ class ImirProjector:
         relations: TokenRelations,
         n_positions: int,
         *,
+        query_positions: tuple[int, ...] | None = None,
         max_depth: int | None = None,
         max_paths: int = 340,
     ) -> None:
         self.relations = relations
         self.n_positions = n_positions
+        self.query_positions = query_positions
         self.max_depth = max_depth
         self.max_paths = max_paths
 
@@ -68,7 +77,7 @@ class ImirProjector:
         """
         self._check(weights)
         table = PathTable.full(weights.n_layers, weights.n_heads, max_depth=self.max_depth)
-        space = CoordinateSpace(table, self.relations, self.n_positions)
+        space = CoordinateSpace(table, self.relations, self.n_positions, self.query_positions)
         coordinates = _project(space, weights)
         self.cut_, self.n_cut_ = 0.0, 0
         if len(table) > self.max_paths:
@@ -76,7 +85,7 @@ class ImirProjector:
             kept = table.restricted([table.paths[i] for i in weight.topk(self.max_paths).indices.tolist()])
             self.n_cut_ = len(table) - len(kept)
             self.cut_ = max(float(weight[i]) for i, path in enumerate(table.paths) if path not in kept.index)
-            space = CoordinateSpace(kept, self.relations, self.n_positions)
+            space = CoordinateSpace(kept, self.relations, self.n_positions, self.query_positions)
             coordinates = _project(space, weights)
         self.space_, self.coordinates_, self._weights = space, coordinates, weights
         return self
@@ -147,7 +156,7 @@ def _path_weights(coordinates: Coordinates) -> Float[Tensor, " path"]:
 
 
 def _project(space: CoordinateSpace, weights: CircuitWeights) -> Coordinates:
-    images = source_images(space.paths, weights, space.n_positions)
+    images = source_images(space.paths, weights, space.n_positions, space.query_positions)
     values = torch.zeros(space.size, dtype=weights.W_E.dtype, device=weights.W_E.device)
     for head in space.paths.heads:
         score, bias = _project_head(space, weights, images, head)
@@ -167,7 +176,11 @@ def _project_head(
     """Score and key-bias coordinates of one head."""
     factors = _head_factors(space, weights, images, head)
     tokens = token_contrasts(space.relations, factors.token_query, factors.token_key)
-    offsets = fix_offset_gauge(offset_means(factors.place_query, factors.place_key))
+    offsets = offset_means(factors.place_query, factors.place_key)
+    if head.layer == space.paths.n_layers - 1 and space.query_positions is not None:
+        rows = torch.tensor(space.query_positions, device=offsets.device)
+        offsets[0] = offset_means_of_rows(factors.place_query[0], factors.place_key, rows)
+    offsets = fix_offset_gauge(offsets)
     bias = _class_contrasts(space.relations, factors.token_key @ factors.constant_query)
     return torch.cat([tokens, offsets], dim=2), bias
 
@@ -208,7 +221,7 @@ def _unexplained(
     space: CoordinateSpace, weights: CircuitWeights, coordinates: Coordinates
 ) -> Float[Tensor, "layer head"]:
     """Share of each head's block energy, centred over the keys a query can see, that the coordinates leave out."""
-    images = source_images(space.paths, weights, space.n_positions)
+    images = source_images(space.paths, weights, space.n_positions, space.query_positions)
     causal = torch.ones(space.n_positions, space.n_positions, dtype=torch.bool).tril()
     out = torch.zeros(weights.n_layers, weights.n_heads)
     for head in space.paths.heads:

@@ -4,7 +4,7 @@ A mean over orbit pairs is a trace, so one matrix product serves all pairs of pa
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from imir_lens.relations import TokenRelations
@@ -68,15 +68,24 @@ def offset_means(
     return torch.stack(out, dim=-1)
 
 
+def offset_means_of_rows(
+    query: Float[Tensor, "position d"], key: Float[Tensor, "key_path position d"], rows: Int[Tensor, " row"]
+) -> Float[Tensor, "key_path offset"]:
+    """Means over the pairs (i, i − k) with i among `rows`; NaN at offsets that no row has."""
+    n_positions = query.shape[0]
+    block = torch.einsum("rd,vjd->vrj", query[rows], key)
+    offset = (rows.unsqueeze(1) - torch.arange(n_positions, device=rows.device)) + n_positions - 1
+    total = block.new_zeros(len(key), 2 * n_positions - 1).index_add_(1, offset.flatten(), block.flatten(1))
+    return total / torch.bincount(offset.flatten(), minlength=2 * n_positions - 1)
+
+
 def fix_offset_gauge(means: Float[Tensor, "query_path key_path offset"]) -> Float[Tensor, "query_path key_path offset"]:
-    """Subtract each block's median over the offsets that can occur (offset ≥ 0 where the query is read directly).
+    """Subtract each block's median over the offsets that can occur; set the others (NaN, or a key ahead) to zero.
 
     A constant over all offsets is a constant over all keys, which no softmax sees. The median, unlike the mean, leaves
     a head that looks at one offset and treats the others alike with exactly one nonzero coordinate.
     """
     ahead = means.shape[2] // 2
-    out = means - means.quantile(0.5, dim=2, keepdim=True)
-    direct = means[0, :, ahead:]
-    out[0, :, ahead:] = direct - direct.quantile(0.5, dim=1, keepdim=True)
-    out[0, :, :ahead] = 0.0
-    return out
+    possible = means.clone()
+    possible[0, :, :ahead] = torch.nan  # a query read directly never sees a key ahead of it
+    return (possible - possible.nanquantile(0.5, dim=2, keepdim=True)).nan_to_num(0.0)

@@ -18,7 +18,8 @@ class SourceImages:
         tokens: `W_E V_p` for every path.
         positions: `W_pos V_p` for every path.
         constants: what does not depend on the context at the entry of each layer (and at the readout): the biases so
-            far and the mean position, each through everything above it.
+            far and the mean position, each through everything above it. From the last layer on, where only queries are
+            read, the directly read position is the mean over the query positions.
     """
 
     tokens: Float[Tensor, "path vocab d_model"]
@@ -26,7 +27,9 @@ class SourceImages:
     constants: Float[Tensor, "entry d_model"]
 
 
-def source_images(table: PathTable, weights: CircuitWeights, n_positions: int) -> SourceImages:
+def source_images(
+    table: PathTable, weights: CircuitWeights, n_positions: int, query_positions: tuple[int, ...] | None
+) -> SourceImages:
     """Push both sources through every path of the table.
 
     A constant passes a head unchanged by its pattern (rows sum to 1), so the constants obey
@@ -46,4 +49,7 @@ def source_images(table: PathTable, weights: CircuitWeights, n_positions: int) -
         read = torch.einsum("d,hde->he", constant, weights.W_V[layer]) + weights.b_V[layer]
         constant = constant + torch.einsum("he,hed->d", read, weights.W_O[layer]) + weights.b_O[layer]
         constants.append(constant)
+    if query_positions is not None:
+        direct = weights.W_pos[list(query_positions)].mean(0) - constants[0]
+        constants[-2:] = [entry + direct for entry in constants[-2:]]
     return SourceImages(torch.stack(tokens), torch.stack(positions), torch.stack(constants))

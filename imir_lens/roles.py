@@ -1,0 +1,77 @@
+"""Roles: what a coordinate does in a circuit, in the field's terms.
+
+- **alpha**: attends at a fixed offset, and another unit reads what it fetched ("look one back");
+- **beta**: matches tokens through an upstream head that moved them ("match the token");
+- **gamma**: copies the token a head attended to its own logit ("copy it");
+- **delta**: raises the fixed associate of the current token ("memorised association");
+- **auxiliary**: everything else a circuit needs.
+
+alpha, beta, gamma and delta are positive coordinates; a head pushed *away* from something is auxiliary.
+"""
+
+from collections.abc import Callable, Sequence
+
+from imir_lens.ids import CoordinateId, Head, Path
+
+BASE_ROLES = ("alpha", "beta", "gamma", "delta", "auxiliary")
+ASSOCIATIONS = ("assoc", "assoc-reverse")
+# Content is "moved" by a path when less than half of it, on average over queries, comes from the query's own position.
+_STAYS = 0.5
+
+
+def base_role(
+    unit: CoordinateId,
+    value: float,
+    circuit: Sequence[CoordinateId],
+    stay: Callable[[Path], float],
+) -> str:
+    """Return the base role of one coordinate as a member of a circuit.
+
+    Args:
+        unit: the coordinate.
+        value: its value.
+        circuit: the ids of the circuit it belongs to (with or without itself).
+        stay: mean share of a path's content that comes from the query's own position (1 for the empty path).
+    """
+    if value <= 0:
+        return "auxiliary"
+    moved = [path for path in unit.paths if path.heads and stay(path) < _STAYS]
+    if unit.head is not None:
+        if unit.offset is not None and unit.offset != 0 and _is_read(unit.head, circuit):
+            return "alpha"
+        return "beta" if unit.relation.startswith("same") and moved else "auxiliary"
+    if unit.relation.startswith("same") and moved:
+        return "gamma"
+    if unit.relation in ASSOCIATIONS and not moved:
+        return "delta"
+    return "auxiliary"
+
+
+def assign_roles(
+    units: Sequence[tuple[CoordinateId, float]], stay: Callable[[Path], float]
+) -> dict[CoordinateId, str]:
+    """Return each unit's role; a base role held in several layers is numbered in layer order (beta_1, beta_2)."""
+    circuit = [unit for unit, _ in units]
+    base = {unit: base_role(unit, value, circuit, stay) for unit, value in units}
+    out = {}
+    for unit, role in base.items():
+        layers = sorted({_layer(other) for other, theirs in base.items() if theirs == role})
+        numbered = role != "auxiliary" and len(layers) > 1
+        out[unit] = f"{role}_{layers.index(_layer(unit)) + 1}" if numbered else role
+    return out
+
+
+def base_of(role: str) -> str:
+    """Return the base of a numbered role: `beta_2` → `beta`."""
+    return role.partition("_")[0]
+
+
+def _is_read(head: Head, circuit: Sequence[CoordinateId]) -> bool:
+    return any(head in path.heads for unit in circuit for path in unit.paths)
+
+
+def _layer(unit: CoordinateId) -> int:
+    if unit.head is not None:
+        return unit.head.layer
+    last = [path.heads[-1].layer for path in unit.paths if path.heads]
+    return last[0] if last else -1

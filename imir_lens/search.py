@@ -1,0 +1,94 @@
+"""The search for a minimal circuit among coordinates: ranking, prefix, backward elimination.
+
+Everything is measured on the surrogate, whose loss is cheap; `Meter` counts what was spent.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from imir_lens.attribution import attribute
+from imir_lens.evaluation import Score, score_logits
+from imir_lens.surrogate import Surrogate
+from imir_lens.tasks.base import Batch
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Meter:
+    """Scores subsets of coordinates on the search contexts, counting evaluations and gradient passes."""
+
+    surrogate: Surrogate
+    values: Float[Tensor, " coordinate"]
+    batch: Batch
+    evaluations: int = 0
+    gradient_passes: int = 0
+    _seen: dict[bytes, Score] = field(default_factory=dict, repr=False)
+
+    def score(self, kept: Bool[Tensor, " coordinate"]) -> Score:
+        """Score the surrogate with only the kept coordinates (each subset is run once)."""
+        kept = kept & (self.values != 0)
+        key = kept.nonzero().numpy().tobytes()
+        if key not in self._seen:
+            self.evaluations += 1
+            with torch.no_grad():
+                logits = self.surrogate.logits(torch.where(kept, self.values, 0.0), self.batch)
+            self._seen[key] = score_logits(logits, self.batch)
+        return self._seen[key]
+
+    def attribution(self, chosen: Bool[Tensor, " coordinate"], *, points: int = 5) -> Float[Tensor, " coordinate"]:
+        """Attribute the loss to the chosen coordinates."""
+        self.gradient_passes += points
+        return attribute(self.surrogate, self.values, self.batch, chosen=chosen, points=points)
+
+    def mask(self, places: Sequence[int]) -> Bool[Tensor, " coordinate"]:
+        """Return the mask of some places."""
+        mask = torch.zeros_like(self.values, dtype=torch.bool)
+        mask[list(places)] = True
+        return mask
+
+
+def minimal_subset(meter: Meter, ranking: Sequence[int], limit: float) -> list[int]:
+    """Return a 1-minimal subset of the ranking whose loss stays within `limit`, best first.
+
+    The whole ranking must be within the limit. First the smallest prefix: sizes 1, 2, 4, … until one passes (the loss
+    is not monotone in the prefix, since coordinates that hurt may come late, so an early pass counts), then bisection.
+    Then backward elimination.
+    """
+    passes = lambda places: meter.score(meter.mask(places)).loss <= limit  # noqa: E731
+    if passes([]):
+        return []
+    low, high = 0, 1
+    while high < len(ranking) and not passes(ranking[:high]):
+        low, high = high, 2 * high
+    high = min(high, len(ranking))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if passes(ranking[:middle]) else (middle, high)
+    return eliminate(list(ranking[:high]), passes)
+
+
+def eliminate(kept: list[int], passes: Callable[[list[int]], bool]) -> list[int]:
+    """Drop members, worst-ranked first, in halving chunks, until no single one can go.
+
+    Costs about `k · log(n/k)` evaluations for k survivors of n. Exact: on return, every single removal fails.
+    """
+    size = max(1, len(kept) // 2)
+    while True:
+        changed = False
+        stop = len(kept)
+        while stop > 0:
+            start = max(0, stop - size)
+            fewer = kept[:start] + kept[stop:]
+            if fewer and passes(fewer):
+                kept, changed = fewer, True
+            stop = start
+        if size > 1:
+            size = max(1, size // 2)
+        elif not changed:
+            return kept
