@@ -1,1 +1,24 @@
-"""Task generators."""
+"""Tasks with a known optimal answer: samplers, their symmetry, and the circuit that solves them.
+
+Importing this package and listing the names does not import torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from imir_lens.tasks.registry import make_task, parse_knobs, register, task_class, task_names
+
+if TYPE_CHECKING:
+    from imir_lens.tasks.base import Batch, Task
+    from imir_lens.tasks.hop import Hop
+    from imir_lens.tasks.recall import Recall
+
+__all__ = ["Batch", "Hop", "Recall", "Task", "make_task", "parse_knobs", "register", "task_class", "task_names"]
+
+_HOMES = {"Batch": "base", "Task": "base", "Hop": "hop", "Recall": "recall"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -108,7 +108,9 @@ class Task(ABC):
     def describe(self, batch: Batch, index: int = 0) -> str:
         """Return one context on one line, ending in its query and answer."""
         words = self.decode(batch.tokens[index])
-        asked = zip(batch.queries[index].tolist(), batch.targets[index].tolist(), batch.mask[index].tolist(), strict=True)
+        asked = zip(
+            batch.queries[index].tolist(), batch.targets[index].tolist(), batch.mask[index].tolist(), strict=True
+        )
         answers = [
             f"{words[position]}@{position} → {self.decode(torch.tensor([target]))[0]}"
             for position, target, counts in asked

@@ -1,0 +1,70 @@
+"""Tasks by name. Listing them imports nothing heavy: a built-in task's module is imported when it is asked for."""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from importlib import import_module
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args
+
+from imir_lens.errors import TaskError, did_you_mean
+
+if TYPE_CHECKING:
+    import imir_lens.tasks.base
+
+BUILT_IN = ("recall", "hop")  # each is registered by the module of its name
+_classes: "dict[str, type[imir_lens.tasks.base.Task]]" = {}
+_BOOL = {"true": True, "false": False, True: True, False: False}
+
+
+def register(cls: "type[imir_lens.tasks.base.Task]") -> "type[imir_lens.tasks.base.Task]":
+    """Class decorator: make a task known by its `name`; raises TaskError when the name is taken."""
+    if cls.name in _classes or (cls.name in BUILT_IN and cls.__module__ != f"imir_lens.tasks.{cls.name}"):
+        raise TaskError(f"a task {cls.name!r} is already registered; give {cls.__qualname__} another name")
+    _classes[cls.name] = cls
+    return cls
+
+
+def task_names() -> list[str]:
+    """Return the names of all tasks."""
+    return [*BUILT_IN, *(name for name in _classes if name not in BUILT_IN)]
+
+
+def task_class(name: str) -> "type[imir_lens.tasks.base.Task]":
+    """Return the class of a task; raises TaskError for an unknown name."""
+    if name not in task_names():
+        raise TaskError(f"unknown task {name!r}; {did_you_mean(name, task_names())}")
+    if name not in _classes:
+        import_module(f"imir_lens.tasks.{name}")
+    return _classes[name]
+
+
+def make_task(name: str, **knobs: Any) -> "imir_lens.tasks.base.Task":
+    """Return a task with some knobs set; raises TaskError for an unknown task or knob, or a value that does not fit."""
+    return task_class(name)(**_typed(name, knobs))
+
+
+def parse_knobs(name: str, assignments: Iterable[str]) -> dict[str, Any]:
+    """Read `["vocab=65", "f_r=0"]` as values of the knobs' types; raises TaskError when one does not fit."""
+    pairs = [text.partition("=") for text in assignments]
+    for text in ("".join(pair) for pair in pairs if not (pair[0] and pair[2])):
+        raise TaskError(f"{text!r} is not a knob setting: expected KNOB=VALUE, e.g. 'vocab=65'")
+    return _typed(name, {knob.strip(): value.strip() for knob, _, value in pairs})
+
+
+def _typed(name: str, knobs: dict[str, Any]) -> dict[str, Any]:
+    known = {f.name: get_args(f.type) or (f.type,) for f in fields(task_class(name))}  # type: ignore[arg-type]
+    typed = dict(knobs)
+    for knob, value in knobs.items():
+        if knob not in known:
+            raise TaskError(f"task {name!r} has no knob {knob!r}; {did_you_mean(knob, known)}")
+        if NoneType in known[knob] and value in (None, "none"):
+            typed[knob] = None
+            continue
+        kind = known[knob][0]
+        try:
+            typed[knob] = _BOOL[value] if kind is bool else kind(value)
+        except (TypeError, ValueError, KeyError, OverflowError):
+            typed[knob] = None
+        if typed[knob] is None or (typed[knob] != value and not isinstance(value, str)):
+            raise TaskError(f"knob {knob!r} of task {name!r} takes {kind.__name__}; found {value!r}")
+    return typed

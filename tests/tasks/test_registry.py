@@ -1,0 +1,80 @@
+import subprocess
+import sys
+
+import pytest
+
+from imir_lens import tasks
+from imir_lens.errors import TaskError
+from imir_lens.tasks import Hop, Recall, make_task, parse_knobs, register, registry, task_class, task_names
+
+
+def test_names_are_listed_without_importing_torch():
+    code = (
+        "import sys, imir_lens.tasks as t; print(t.task_names()); "
+        "assert 'torch' not in sys.modules; t.make_task('hop'); assert 'torch' in sys.modules"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "['recall', 'hop']"
+
+
+def test_tasks_are_made_by_name_with_knobs_of_their_types():
+    task = make_task("recall", vocab="65", f_r=0, rare="none")
+    assert task == Recall(vocab=65, f_r=0.0)
+    assert isinstance(task.knobs["f_r"], float)
+    assert make_task("hop", hops=1) == Hop(hops=1)
+    assert task_class("hop") is Hop
+    assert [task_class(name).name for name in task_names()] == task_names()
+    assert all(task_class(name).summary for name in task_names())
+
+
+def test_knobs_are_parsed_by_field_type():
+    knobs = parse_knobs("recall", ["vocab=65", "f_r=0", "association=seed:3", "rare=10", "pairs = 4"])
+    assert knobs == {"vocab": 65, "f_r": 0.0, "association": "seed:3", "rare": 10, "pairs": 4}
+    assert [type(value) for value in knobs.values()] == [int, float, str, int, int]
+    assert parse_knobs("recall", ["rare=none"]) == {"rare": None}
+    assert parse_knobs("recall", []) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "assignments", "line"),
+    [
+        ("recal", [], "unknown task 'recal'; did you mean 'recall'?"),
+        ("recall", ["vocabs=3"], "task 'recall' has no knob 'vocabs'; did you mean 'vocab'?"),
+        ("recall", ["vocab"], "'vocab' is not a knob setting"),
+        ("recall", ["vocab="], "'vocab=' is not a knob setting"),
+        ("recall", ["=3"], "'=3' is not a knob setting"),
+        ("recall", ["vocab=6.5"], "knob 'vocab' of task 'recall' takes int; found '6.5'"),
+        ("recall", ["f_r=half"], "takes float; found 'half'"),
+        ("recall", ["vocab=none"], "takes int; found 'none'"),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(name, assignments, line):
+    with pytest.raises(TaskError) as caught:
+        parse_knobs(name, assignments)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("knobs", [{"vocab": 64.5}, {"vocab": [1]}, {"association": 3}, {"f_r": None}], ids=str)
+def test_values_of_another_type_are_refused(knobs):
+    with pytest.raises(TaskError, match="takes"):
+        make_task("recall", **knobs)
+
+
+def test_a_task_can_be_registered_once(monkeypatch):
+    monkeypatch.setattr(registry, "_classes", dict(registry._classes))
+    mine = type("Mine", (Recall,), {"name": "mine"})
+    assert register(mine) is mine
+    assert make_task("mine", vocab=40) == mine(vocab=40)
+    assert task_names() == ["recall", "hop", "mine"]
+    with pytest.raises(TaskError, match="'mine' is already registered"):
+        register(mine)
+    with pytest.raises(TaskError, match="'hop' is already registered"):
+        register(type("Other", (Recall,), {"name": "hop"}))
+
+
+def test_names_can_be_imported_from_the_package():
+    for name in tasks.__all__:
+        assert getattr(tasks, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        tasks.nothing  # noqa: B018
