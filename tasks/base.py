@@ -75,6 +75,11 @@ class Task(ABC):
         """Length of a context."""
 
     @property
+    def query_positions(self) -> tuple[int, ...]:
+        """Positions at which predictions are asked for, over all contexts: the last one, unless a task says otherwise."""
+        return (self.n_positions - 1,)
+
+    @property
     @abstractmethod
     def relations(self) -> TokenRelations:
         """Token relations: classes, `same`, and `assoc` where the task has a fixed association."""

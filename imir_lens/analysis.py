@@ -1,0 +1,149 @@
+"""The whole line for one model and one task: project, detect, verify, judge."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from imir_lens.detection import Circuit, bootstrap_jaccard, detect, path_stay
+from imir_lens.errors import OptionError
+from imir_lens.evaluation import Score, bayes_score, chance_score
+from imir_lens.evidence import Evidence, gather_evidence
+from imir_lens.explained import Capture, Explained, capture, explain
+from imir_lens.heads import HeadSummary, summarise_heads
+from imir_lens.lens_model import LensModel
+from imir_lens.projector import ImirProjector
+from imir_lens.tasks.base import Batch, Task
+from imir_lens.verdict import Verdict, judge
+
+SEARCH_CONTEXTS = 256
+BOOTSTRAPS = 10
+_MOST_CONTEXTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Everything an analysis found; the report is made of it.
+
+    Attributes:
+        model: the model.
+        task: the task.
+        seed: contexts: the search uses generator seed `seed`, the test `seed + 1`, the bootstrap `seed + 2`.
+        projector: fitted to the model.
+        circuit: detected on the search contexts.
+        evidence: ablations on the test contexts.
+        explained: variance explained on the test contexts.
+        captured: patterns and logits of the model on `examples`-sized test contexts.
+        heads: one row a head.
+        bayes, chance: scores of the optimal and of the context-free predictor on the test contexts.
+        stability: mean Jaccard index over `bootstraps` bootstrap samples of the search contexts.
+        verdict: the mechanism and its evidence level.
+        search_batch, test_batch: the contexts.
+    """
+
+    model: LensModel
+    task: Task
+    seed: int
+    projector: ImirProjector
+    circuit: Circuit
+    evidence: Evidence
+    explained: Explained
+    captured: Capture
+    heads: list[HeadSummary]
+    bayes: Score
+    chance: Score
+    stability: float
+    bootstraps: int
+    verdict: Verdict
+    search_batch: Batch
+    test_batch: Batch
+
+
+def run_analysis(
+    model: LensModel,
+    task: Task,
+    *,
+    contexts: int = 512,
+    budget: float = 0.01,
+    seed: int = 0,
+    bootstraps: int = BOOTSTRAPS,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Analysis:
+    """Analyse a model on a task.
+
+    Args:
+        model: opened with `open_model`.
+        task: the task whose mechanism is asked for.
+        contexts: number of test contexts (the search uses at most 256 others).
+        budget: share of the loss gap the circuit may give up.
+        seed: of the contexts.
+        bootstraps: number of bootstrap searches for the stability figure.
+        progress: called with the name of each step as it starts.
+
+    Raises:
+        OptionError: when contexts, budget or bootstraps are out of range.
+        CoordinateError: when the task's vocabulary or length does not fit the model.
+        UnsupportedModelError: when edits at the model's hooks have no effect.
+    """
+    if not 1 <= contexts <= _MOST_CONTEXTS:
+        raise OptionError(f"contexts must lie between 1 and {_MOST_CONTEXTS}, got {contexts}")
+    if not 0 < budget < 1:
+        raise OptionError(f"budget must lie between 0 and 1, got {budget}")
+    if bootstraps < 0:
+        raise OptionError(f"bootstraps must not be negative, got {bootstraps}")
+    progress("project the weights")
+    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector.fit(model.weights)
+    coordinates = projector.coordinates_
+
+    search_batch = _sample(task, min(contexts, SEARCH_CONTEXTS), seed, model.device)
+    test_batch = _sample(task, contexts, seed + 1, model.device)
+    model.check_hook_effect(search_batch.tokens[:4])
+
+    progress("search for the circuit")
+    heads = projector.space_.paths.heads
+    captured = capture(model, heads, test_batch[:128])
+    stay = path_stay(captured.patterns, test_batch[:128])
+    circuit = detect(coordinates, search_batch, budget=budget, stay=stay)
+
+    progress("ablate it in the model")
+    evidence = gather_evidence(model, circuit, test_batch)
+    explained = explain(captured, coordinates, test_batch[:128])
+
+    progress("search again on resampled contexts")
+    generator = torch.Generator().manual_seed(seed + 2)
+    stability = bootstrap_jaccard(circuit, search_batch, n=bootstraps, generator=generator) if bootstraps else 0.0
+
+    bayes, chance = bayes_score(task, test_batch), chance_score(task, test_batch)
+    notes = []
+    if projector.n_cut_:
+        notes.append(
+            f"{projector.n_cut_} of {projector.n_cut_ + len(projector.space_.paths)} paths were cut; no coordinate that "
+            f"reads through them exceeds {projector.cut_:.3g}."
+        )
+    verdict = judge(
+        circuit, evidence, task=task.name, bayes=bayes, chance=chance, stability=stability, notes=notes
+    )
+    return Analysis(
+        model=model,
+        task=task,
+        seed=seed,
+        projector=projector,
+        circuit=circuit,
+        evidence=evidence,
+        explained=explained,
+        captured=captured,
+        heads=summarise_heads(coordinates, circuit, explained, captured.patterns, test_batch[:128]),
+        bayes=bayes,
+        chance=chance,
+        stability=stability,
+        bootstraps=bootstraps,
+        verdict=verdict,
+        search_batch=search_batch,
+        test_batch=test_batch,
+    )
+
+
+def _sample(task: Task, contexts: int, seed: int, device: torch.device) -> Batch:
+    # Drawn on the CPU whatever the device, so that a seed means the same contexts everywhere.
+    return task.sample(contexts, torch.Generator().manual_seed(seed)).to(device)

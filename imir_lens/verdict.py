@@ -1,0 +1,160 @@
+"""The verdict: which mechanism, on what evidence, and with what reservations.
+
+Evidence levels build on one another; the level is the last one reached without a gap:
+
+1. `weights only`: the coordinates are there;
+2. `single ablation`: each role, removed from the real model, costs behaviour;
+3. `joint ablation`: without the whole circuit the behaviour is gone (necessity);
+4. `sufficiency and necessity`: with everything else removed it is still there;
+5. `stability`: resampled contexts give the same circuit.
+
+A mechanism is only named from level 3 on: "not detected" is a result.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from imir_lens.detection import Circuit
+from imir_lens.evaluation import Score
+from imir_lens.evidence import Evidence
+
+LEVELS = ("weights only", "single ablation", "joint ablation", "sufficiency and necessity", "stability")
+_SOLVES = 0.5  # share of the accuracy between chance and Bayes from which we say that a model does the task
+_KEEPS = 0.5  # share of the model's accuracy over chance that must be lost (necessity) or kept (sufficiency)
+_COSTS = 0.05  # share of the model's loss gap to chance that a role's removal must cost to count
+_STABLE = 0.8  # mean Jaccard index over bootstrap samples
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Mechanism (in_context, in_weights, mixed or not_detected), evidence level, one sentence, reservations."""
+
+    mechanism: str
+    evidence_level: str
+    text: str
+    caveats: tuple[str, ...]
+
+
+def judge(
+    circuit: Circuit,
+    evidence: Evidence,
+    *,
+    task: str,
+    bayes: Score,
+    chance: Score,
+    stability: float,
+    notes: Sequence[str] = (),
+) -> Verdict:
+    """Judge a circuit by its evidence.
+
+    Args:
+        circuit: as detected.
+        evidence: ablations in the real model.
+        task: the task's name, for the text.
+        bayes: the optimal predictor's score on the same contexts.
+        chance: the context-free predictor's score.
+        stability: mean Jaccard index over bootstrap samples.
+        notes: further reservations from the analysis (paths that were cut, say).
+    """
+    gain = evidence.model.accuracy - chance.accuracy
+    solves = gain >= _SOLVES * (bayes.accuracy - chance.accuracy) and gain > 0
+    level = _level(circuit, evidence, chance, gain, stability)
+    named = _mechanism(circuit)
+    caveats = [*_caveats(circuit, evidence, stability), *notes]
+    if not solves:
+        text = (
+            f"Not detected: the model does not do {task} (accuracy {evidence.model.accuracy:.3f}; chance "
+            f"{chance.accuracy:.3f}, best possible {bayes.accuracy:.3f}), so there is no mechanism to find."
+        )
+        return Verdict("not_detected", level, text, tuple(caveats))
+    if named is None:
+        found = ", ".join(role for role in circuit.by_role() if role != "auxiliary") or "none of its roles"
+        text = (
+            f"Not detected: the model does {task} (accuracy {evidence.model.accuracy:.3f}), but the coordinates do not "
+            f"name how (found: {found}; their surrogate reaches accuracy {evidence.projection.accuracy:.3f})."
+        )
+        return Verdict("not_detected", level, text, tuple(caveats))
+    if LEVELS.index(level) < LEVELS.index("joint ablation"):
+        text = (
+            f"Not detected: the weights look like {_WORDS[named]}, but ablating those coordinates does not take the "
+            f"behaviour away (accuracy {evidence.model.accuracy:.3f}, without them "
+            f"{evidence.without_circuit.accuracy:.3f})."
+        )
+        return Verdict("not_detected", level, text, tuple(caveats))
+    text = (
+        f"The model does {task} {_WORDS[named]}: {_list_roles(circuit)}. Without these {len(circuit.units)} coordinates "
+        f"accuracy falls from {evidence.model.accuracy:.3f} to {evidence.without_circuit.accuracy:.3f}; with them alone "
+        f"it is {evidence.circuit.accuracy:.3f}."
+    )
+    return Verdict(named, level, text, tuple(caveats))
+
+
+_WORDS = {
+    "in_context": "in context, with an induction circuit",
+    "in_weights": "from memory, with associations stored in its weights",
+    "mixed": "both in context and from memory",
+}
+
+
+def _mechanism(circuit: Circuit) -> str | None:
+    roles = set(circuit.by_role())
+    in_context = {"alpha", "beta", "gamma"} <= roles
+    in_weights = "delta" in roles
+    if in_context and in_weights:
+        return "mixed"
+    if in_context:
+        return "in_context"
+    return "in_weights" if in_weights else None
+
+
+def _level(circuit: Circuit, evidence: Evidence, chance: Score, gain: float, stability: float) -> str:
+    gap = max(chance.loss - evidence.model.loss, 0.0)
+    named = [removal.model for role, removal in evidence.roles.items() if role != "auxiliary"]
+    lost = evidence.model.accuracy - evidence.without_circuit.accuracy
+    kept = evidence.circuit.accuracy - chance.accuracy
+    reached = (
+        bool(circuit.units),
+        bool(named) and all(score.loss - evidence.model.loss > _COSTS * gap for score in named),
+        bool(circuit.units) and gain > 0 and lost >= _KEEPS * gain,
+        gain > 0 and kept >= _KEEPS * gain,
+        stability >= _STABLE,
+    )
+    level = LEVELS[0]
+    for name, holds in zip(LEVELS, reached, strict=True):
+        if not holds:
+            break
+        level = name
+    return level
+
+
+def _list_roles(circuit: Circuit) -> str:
+    parts = []
+    for role, units in circuit.by_role().items():
+        if role == "auxiliary":
+            parts.append(f"{len(units)} auxiliary direction{'s' if len(units) > 1 else ''}")
+        else:
+            places = dict.fromkeys(str(unit.id.head) if unit.id.head else f"via {unit.id.key}" for unit in units)
+            parts.append(f"{role} ({', '.join(places)})")
+    return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+
+
+def _caveats(circuit: Circuit, evidence: Evidence, stability: float) -> list[str]:
+    out = []
+    if evidence.projection.loss > 2 * evidence.model.loss + 0.05:
+        out.append(
+            f"The coordinates alone do worse than the model (loss {evidence.projection.loss:.3g} against "
+            f"{evidence.model.loss:.3g} nats): part of the mechanism lies outside them."
+        )
+    if circuit.units and evidence.circuit.accuracy < 0.9 * evidence.model.accuracy:
+        out.append(
+            f"With everything outside the circuit removed the model's accuracy is {evidence.circuit.accuracy:.3f}, not "
+            f"{evidence.model.accuracy:.3f}: the rest is not idle."
+        )
+    if circuit.backups:
+        out.append(
+            f"{len(circuit.backups)} unit(s) are backups: the behaviour survives in the surrogate without what they "
+            f"duplicate ({', '.join(circuit.backups[:4])}{', …' if len(circuit.backups) > 4 else ''})."
+        )
+    if circuit.units and stability < _STABLE:
+        out.append(f"Resampled contexts give a different circuit (mean Jaccard index {stability:.2f}).")
+    return out
