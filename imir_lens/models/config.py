@@ -1,0 +1,223 @@
+"""The shape of a HookedTransformer-format model, read from any TransformerLens cfg."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from numbers import Real
+from reprlib import repr as short
+from types import NoneType
+from typing import Any, get_args
+
+import numpy as np
+import torch
+
+from imir_lens.errors import CheckpointError, UnsupportedModelError
+from imir_lens.models.cfg_fields import as_hooked_transformer, refuse_unsupported
+
+_SUPPORTED: dict[str, tuple[str | None, ...]] = {
+    "positional_embedding_type": ("standard", "rotary"),
+    "normalization_type": (None, "LN", "LNPre", "RMS", "RMSPre"),
+    "attention_dir": ("causal", "bidirectional"),
+    "act_fn": ("relu", "gelu", "silu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "solu_ln"),
+}
+_DTYPES = {str(dtype): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)}
+_REQUIRED = ("d_model", "d_head", "n_layers", "n_ctx", "d_vocab")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """What determines the computation of a HookedTransformer, under TransformerLens names and defaults.
+
+    Attributes:
+        d_model: width of the residual stream.
+        d_head: width of a head.
+        n_layers: number of blocks.
+        n_ctx: longest context.
+        d_vocab: number of input tokens.
+        n_heads: heads a layer; −1 means d_model / d_head.
+        d_vocab_out: number of output tokens; −1 means d_vocab.
+        d_mlp: MLP width; None means 4 · d_model.
+        attn_only: no MLPs.
+        act_fn: activation of the MLPs.
+        normalization_type: None, LN, LNPre, RMS or RMSPre (`Pre`: weights folded away).
+        eps: added to the variance before its root.
+        final_rms: the last norm is an RMS norm even if the others are layer norms.
+        positional_embedding_type: `standard` (learned, added to the embedding) or `rotary`.
+        rotary_dim: leading entries of q and k that are rotated; None means d_head.
+        rotary_base: the base of the rotation frequencies.
+        rotary_adjacent_pairs: rotate (0, 1), (2, 3), … instead of (0, n/2), (1, n/2 + 1), …
+        attention_dir: `causal` or `bidirectional`.
+        use_attn_scale: divide the scores by attn_scale.
+        attn_scale: −1 means √d_head.
+        n_key_value_heads: keys and values are shared by n_heads / n_key_value_heads heads each; None: not grouped.
+        ungroup_grouped_query_attention: `hook_k` and `hook_v` hold one slice per head also when grouped.
+        initializer_range: standard deviation of fresh weights; −1 means 0.8 / √d_model.
+        dtype: of the parameters.
+        use_attn_result, use_split_qkv_input, use_attn_in, use_hook_mlp_in: which optional hooks fire.
+        device: where the model is; set by the model, ignored in a cfg that is read.
+
+    Raises:
+        CheckpointError: when the values contradict each other.
+        UnsupportedModelError: for a positional embedding, norm, activation or direction that is not implemented.
+    """
+
+    d_model: int
+    d_head: int
+    n_layers: int
+    n_ctx: int
+    d_vocab: int
+    n_heads: int = -1
+    d_vocab_out: int = -1
+    d_mlp: int | None = None
+    attn_only: bool = False
+    act_fn: str | None = "relu"
+    normalization_type: str | None = "LN"
+    eps: float = 1e-5
+    final_rms: bool = False
+    positional_embedding_type: str = "standard"
+    rotary_dim: int | None = None
+    rotary_base: float = 10000.0
+    rotary_adjacent_pairs: bool = False
+    attention_dir: str = "causal"
+    use_attn_scale: bool = True
+    attn_scale: float = -1.0
+    n_key_value_heads: int | None = None
+    ungroup_grouped_query_attention: bool = False
+    initializer_range: float = -1.0
+    dtype: torch.dtype = torch.float32
+    use_attn_result: bool = False
+    use_split_qkv_input: bool = False
+    use_attn_in: bool = False
+    use_hook_mlp_in: bool = False
+    device: str = field(default="cpu", compare=False)
+
+    def __post_init__(self) -> None:
+        self._require_positive("d_model", "d_head", "n_layers", "n_ctx", "d_vocab")
+        if self.n_heads == -1:
+            if self.d_model % self.d_head:
+                raise CheckpointError(
+                    f"cfg gives no n_heads, and d_model={self.d_model} is not a multiple of d_head={self.d_head}"
+                )
+            self._set(n_heads=self.d_model // self.d_head)
+        if self.d_vocab_out == -1:
+            self._set(d_vocab_out=self.d_vocab)
+        if self.d_mlp is None:
+            self._set(d_mlp=4 * self.d_model)
+        if self.rotary_dim is None and self.positional_embedding_type == "rotary":
+            self._set(rotary_dim=self.d_head)
+        if self.attn_scale == -1.0 and self.use_attn_scale:
+            self._set(attn_scale=math.sqrt(self.d_head))
+        if self.initializer_range < 0:
+            self._set(initializer_range=0.8 / math.sqrt(self.d_model))
+        self._check_supported()
+        self._check_consistent()
+
+    @property
+    def score_scale(self) -> float:
+        """What q·k is divided by."""
+        return self.attn_scale if self.use_attn_scale else 1.0
+
+    @property
+    def n_kv_heads(self) -> int:
+        """Number of distinct key and value heads."""
+        return self.n_key_value_heads or self.n_heads
+
+    @classmethod
+    def from_dict(cls, cfg: Mapping[str, Any]) -> "TransformerConfig":
+        """Read a cfg dict as TransformerLens 2.18, 3.9 or 4.x writes it (`cfg.to_dict()`, or JSON of it).
+
+        Args:
+            cfg: field names and values; numpy scalars and dtype names are understood, None means the default.
+
+        Raises:
+            CheckpointError: when a required field is missing, or a value has the wrong type or contradicts another.
+            UnsupportedModelError: when it asks for a computation that is not implemented, or names an unknown field.
+        """
+        types = {f.name: f.type for f in fields(cls)}
+        refuse_unsupported(cfg, known=frozenset(types))
+        cfg = as_hooked_transformer(cfg)
+        if cfg.get("init_mode", "gpt2") != "gpt2":  # then initializer_range is a gain, not a standard deviation
+            cfg.pop("initializer_range", None)
+        missing = [name for name in _REQUIRED if cfg.get(name) is None]
+        if missing:
+            raise CheckpointError(
+                f"cfg has no {', '.join(missing)}: expected a HookedTransformer cfg with {', '.join(_REQUIRED)}; "
+                "give them in the config or as overrides"
+            )
+        nullable = ("normalization_type", "act_fn")  # None is a value of these, and not their default
+        return cls(
+            **{
+                name: _typed(name, cfg[name], kind)
+                for name, kind in types.items()
+                if name in cfg and name != "device" and (cfg[name] is not None or name in nullable)
+            }
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as a cfg dict that `from_dict`, and HookedTransformer where it exists, can read."""
+        return asdict(self)
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _require_positive(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 1:
+                raise CheckpointError(f"cfg gives {name}={getattr(self, name)}: expected a whole number of at least 1")
+
+    def _check_supported(self) -> None:
+        for name, supported in _SUPPORTED.items():
+            value = getattr(self, name)
+            if value not in supported and not (name == "act_fn" and self.attn_only):
+                raise UnsupportedModelError(
+                    f"cfg sets {name}={value!r}, which is not supported yet (supported: "
+                    f"{', '.join(map(str, supported))})"
+                )
+        if self.dtype not in _DTYPES.values():
+            raise UnsupportedModelError(f"cfg sets dtype={self.dtype}, expected one of {', '.join(_DTYPES)}")
+
+    def _check_consistent(self) -> None:
+        self._require_positive("n_heads", "d_vocab_out", "d_mlp")
+        if self.n_key_value_heads is not None:
+            self._require_positive("n_key_value_heads")
+            if self.n_heads % self.n_key_value_heads:
+                raise CheckpointError(
+                    f"cfg gives n_key_value_heads={self.n_key_value_heads}: expected a divisor of n_heads, which is "
+                    f"{self.n_heads}"
+                )
+            if self.use_attn_in:
+                raise CheckpointError("cfg gives use_attn_in=True with grouped keys; use use_split_qkv_input instead")
+        if self.rotary_dim is not None and self.positional_embedding_type == "rotary":
+            self._require_positive("rotary_dim")
+            if self.rotary_dim % 2 or self.rotary_dim > self.d_head:
+                raise CheckpointError(
+                    f"cfg gives rotary_dim={self.rotary_dim}: expected an even number of at most d_head={self.d_head}"
+                )
+        for name in ("attn_scale", "rotary_base") if self.use_attn_scale else ("rotary_base",):
+            if getattr(self, name) <= 0:
+                raise CheckpointError(f"cfg gives {name}={getattr(self, name)}: expected a positive number")
+        if self.eps < 0:
+            raise CheckpointError(f"cfg gives eps={self.eps}: expected 0 or more")
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+    """Return a cfg value as the plain Python type of its field."""
+    base = next(part for part in get_args(kind) or (kind,) if part is not NoneType)
+    if value is None:
+        return None
+    if base is bool and isinstance(value, bool | np.bool_):
+        return bool(value)
+    if base is int and isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer():
+        return int(float(value))
+    if base is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    if base is str and isinstance(value, str):
+        return value
+    if base is torch.dtype:
+        named = value if str(value).startswith("torch.") else f"torch.{value}"
+        if str(named) in _DTYPES:
+            return _DTYPES[str(named)]
+        raise UnsupportedModelError(f"cfg sets dtype={short(value)}, expected one of {', '.join(_DTYPES)}")
+    expected = {bool: "True or False", int: "a whole number", float: "a finite number", str: "a name"}[base]
+    raise CheckpointError(f"cfg gives {name}={short(value)}: expected {expected}")
