@@ -1,0 +1,223 @@
+"""Loading and saving HookedTransformer-format checkpoints, safely.
+
+A checkpoint is a `.pt`/`.pth` file, a `.safetensors` with its `config.json`, a run directory (its last step), or a
+directory with `config.json` and weights. Nothing in a file is ever executed; see `imir_lens.safe_torch`.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from imir_lens import checkpoint_files
+from imir_lens.bridge_state import config_from_bridge, is_bridge_state, state_from_bridge
+from imir_lens.errors import CheckpointError, ImirError, OptionError
+from imir_lens.models.config import TransformerConfig
+from imir_lens.models.transformer import ImirTransformer
+from imir_lens.safe_torch import read_torch
+from imir_lens.state_dicts import CONFIG_KEYS, STATE_KEYS, check_state, infer_config, plain_config, split_payload
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Weights with their config.
+
+    Attributes:
+        state_dict: the weights on the CPU, with HookedTransformer's names and shapes.
+        config: HookedTransformer's config fields, as JSON values.
+        source: the path as it was given.
+        sha256: of the file that holds the tensors.
+        step: the training step, when the file or its name tells it.
+        extra: whatever else was saved (optimizer state and the like).
+    """
+
+    state_dict: dict[str, Tensor]
+    config: dict[str, Any]
+    source: str
+    sha256: str
+    step: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Put a file's name in front of an error raised inside that does not have it."""
+    try:
+        yield
+    except ImirError as error:
+        if name in str(error):
+            raise
+        raise type(error)(f"{name}: {error}") from error
+
+
+def load_checkpoint(
+    path: str | Path, *, config: str | Path | None = None, overrides: Mapping[str, Any] | None = None
+) -> Checkpoint:
+    """Load a checkpoint without executing anything in it.
+
+    The config is, in this order: `config`; what the file holds under `cfg` or `config`; `config.json` beside the file;
+    what a bare state dict's shapes tell. `overrides` replaces single fields of it.
+
+    Args:
+        path: a `.pt`, `.pth` or `.safetensors` file, a run directory, or a directory with `config.json`.
+        config: a JSON file with HookedTransformer's config fields.
+        overrides: config fields by name; text such as "2", "True" or "None" is read as its value.
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        CheckpointError: when the file is missing, damaged, unsafe, not a checkpoint, or its config is unknown; one
+            line with the file's name.
+        UnsupportedModelError: for a Hugging Face model, or a bridge whose flags contradict what it computes.
+    """
+    file = checkpoint_files.resolve(Path(path))
+    name = str(file)
+    data = checkpoint_files.read_bytes(file)
+    safe = file.suffix == ".safetensors"
+    payload = _read_safetensors(data, name=name) if safe else read_torch(data, name=name)
+    state, saved, extra = split_payload(payload, name=name)
+    weights = check_state(state, name=name)
+
+    beside = file.parent / "config.json"
+    if config is not None:
+        saved = checkpoint_files.read_config(Path(config))
+    elif saved is None and beside.exists():
+        saved = checkpoint_files.read_config(beside)
+    known = {key: _typed(value) for key, value in (overrides or {}).items()}
+    with naming(name):
+        if is_bridge_state(weights):
+            weights, settings = _from_bridge(weights, saved, known, name=name)
+        elif saved is None:
+            settings = infer_config(state, known=known, name=name)
+        else:
+            settings = {**saved, **known}
+    step = extra.pop("step", checkpoint_files.step_of(file))
+    digest = hashlib.sha256(data).hexdigest()
+    return Checkpoint(weights, settings, str(path), digest, step if isinstance(step, int) else None, extra)
+
+
+def load_transformer(
+    path: str | Path,
+    *,
+    config: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> ImirTransformer:
+    """Load a checkpoint as a model, in eval mode on the CPU.
+
+    Args:
+        path: as in `load_checkpoint`.
+        config: as in `load_checkpoint`.
+        overrides: as in `load_checkpoint`.
+
+    Returns:
+        The model.
+
+    Raises:
+        CheckpointError: as `load_checkpoint`; also when shapes contradict the config.
+        UnsupportedModelError: when the config asks for something that is not implemented.
+    """
+    return transformer_from(load_checkpoint(path, config=config, overrides=overrides))
+
+
+def transformer_from(checkpoint: Checkpoint) -> ImirTransformer:
+    """Build the model of a loaded checkpoint; errors as in `load_transformer`."""
+    with naming(checkpoint.source):
+        model = ImirTransformer(TransformerConfig.from_dict(checkpoint.config))
+        model.load_transformer_lens_state(checkpoint.state_dict)
+    return model.eval()
+
+
+def checkpoint_series(path: str | Path) -> list[tuple[int, Path]]:
+    """Return the checkpoints of a run directory, sorted by step.
+
+    Raises:
+        CheckpointError: when there is no such directory, or no checkpoint with a step in its name.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise CheckpointError(f"{path}: expected a run directory, found {'a file' if folder.exists() else 'nothing'}")
+    if found := checkpoint_files.series(folder):
+        return found
+    raise CheckpointError(f"{path}: no numbered checkpoints: expected files such as checkpoints/step_00001000.pt")
+
+
+def save_checkpoint(
+    path: str | Path,
+    state_dict: Mapping[str, Tensor],
+    config: Mapping[str, Any] | TransformerConfig,
+    *,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a checkpoint atomically, in a form that `load_checkpoint` and plain `torch.load` read back.
+
+    Args:
+        path: ends in `.pt` or `.pth` (one file), or `.safetensors` (`config.json` is written beside it).
+        state_dict: the weights.
+        config: the model's config.
+        extra: more to keep, e.g. `{"step": 1000, "optimizer": …}`; tensors and plain values only, `.pt` only.
+
+    Raises:
+        OptionError: when the path cannot be written, or `extra` cannot be kept.
+    """
+    file, more = Path(path), dict(extra or {})
+    settings = plain_config(config.to_dict() if isinstance(config, TransformerConfig) else config)
+    # Clones: views of one storage (tied or transposed weights) would be saved whole, or refused by safetensors.
+    state = {key: value.detach().cpu().clone().contiguous() for key, value in state_dict.items()}
+    if file.suffix == ".safetensors":
+        if more:
+            raise OptionError(f"{path}: a .safetensors file keeps weights only, not {', '.join(more)}: use .pt")
+        encoded = json.dumps(settings, indent=1, sort_keys=True).encode()
+        checkpoint_files.write_atomically(file.parent / "config.json", encoded)
+        checkpoint_files.write_atomically(file, safetensors.torch.save(state))
+        return
+    if file.suffix not in checkpoint_files.SUFFIXES:
+        raise OptionError(f"{path}: expected a name ending in .pt, .pth or .safetensors, found {file.suffix!r}")
+    if taken := sorted(set(more) & {*STATE_KEYS, *CONFIG_KEYS}):
+        raise OptionError(f"{path}: extra may not use the names {', '.join(taken)}")
+    buffer = io.BytesIO()
+    torch.save({"state_dict": state, "cfg": settings, **more}, buffer)
+    try:
+        read_torch(buffer.getvalue(), name=str(path))
+    except CheckpointError as error:
+        raise OptionError(f"{path}: not written, it could not be loaded again: {error}") from error
+    checkpoint_files.write_atomically(file, buffer.getvalue())
+
+
+def _read_safetensors(data: bytes, *, name: str) -> dict[str, Tensor]:
+    try:
+        return safetensors.torch.load(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{name}: not a safetensors file, or damaged or truncated ({error})") from error
+
+
+def _from_bridge(
+    state: dict[str, Tensor], saved: dict[str, Any] | None, known: Mapping[str, Any], *, name: str
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    if saved is None:
+        raise CheckpointError(f"{name}: a TransformerBridge state dict without its config: pass --config FILE")
+    settings = config_from_bridge({**saved, **known})
+    heads, groups = settings.get("n_heads"), settings.get("n_key_value_heads")
+    if not isinstance(heads, int) or heads < 1:
+        raise CheckpointError(f"{name}: expected a positive n_heads in its config, found {heads!r}")
+    return state_from_bridge(state, n_heads=heads, n_key_value_heads=groups), settings
+
+
+def _typed(value: Any) -> Any:
+    """Read an override given as text: "2" is 2, "true" is True, "None" is None, anything else stays text."""
+    if not isinstance(value, str):
+        return value
+    text = {"True": "true", "False": "false", "None": "null"}.get(value, value)
+    try:
+        return json.loads(text)
+    except ValueError:
+        return value
