@@ -1,0 +1,1 @@
+"""Static figures as SVG text: no plotting library, no browser, no network."""

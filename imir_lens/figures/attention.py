@@ -1,0 +1,126 @@
+"""Attention patterns as small heat maps: rows are queries, columns keys, the asked query is outlined."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from imir_lens.figures.style import markup, shorten, svg, text_width, visible
+
+LEVELS: Final = 12
+COLUMNS: Final = 2
+WIDTH: Final = 470.0
+LARGEST_CELL: Final = 18.0
+
+
+def _cell_paths(pattern: Sequence[Sequence[float]], size: float, x0: float, y0: float) -> str:
+    """Draw the cells: one path for each of a few shades, with equal neighbours in a row merged.
+
+    A hundred times smaller than one element a cell, so that long contexts fit in a page.
+    """
+    shades: dict[int, list[str]] = {}
+    for i, row in enumerate(pattern):
+        j = 0
+        while j < len(row):
+            level = min(LEVELS, round(row[j] * LEVELS + 0.2))
+            end = j + 1
+            while end < len(row) and min(LEVELS, round(row[end] * LEVELS + 0.2)) == level:
+                end += 1
+            if level > 0:
+                wide = (end - j) * size
+                box = f"M{x0 + j * size:.1f} {y0 + i * size:.1f}h{wide:.1f}v{size:.1f}h{-wide:.1f}z"
+                shades.setdefault(level, []).append(box)
+            j = end
+    return "".join(
+        f'<path class="cell" fill-opacity="{level / LEVELS:.2f}" d="{"".join(boxes)}"/>'
+        for level, boxes in sorted(shades.items())
+    )
+
+
+def _heat_map(
+    tokens: Sequence[str], query: int, head: str, pattern: Sequence[Sequence[float]], x: float, y: float, pad: float
+) -> tuple[str, float]:
+    """Draw one head at (x, y); returns the drawing and its height."""
+    n = len(tokens)
+    size = min(LARGEST_CELL, (WIDTH - pad) / n)
+    font = min(11.0, size * 0.82)
+    x0, y0 = x + pad, y + 26
+    row = list(pattern[query])
+    best = max(range(n), key=row.__getitem__)
+    out = [
+        f'<text class="strong" x="{x0:.1f}" y="{y + 14:.1f}" font-size="13">{markup(head)}</text>',
+        f'<text class="muted" x="{x0 + n * size:.1f}" y="{y + 14:.1f}" font-size="11" text-anchor="end">'
+        f"query: {row[best]:.0%} on {markup(shorten(tokens[best], 14))} at {best}</text>",
+        f'<rect class="frame" x="{x0:.1f}" y="{y0:.1f}" width="{n * size:.1f}" height="{n * size:.1f}"/>',
+        _cell_paths(pattern, size, x0, y0),
+        f'<rect class="query" x="{x0 - 1:.1f}" y="{y0 + query * size - 1:.1f}" width="{n * size + 2:.1f}" '
+        f'height="{size + 2:.1f}"/>',
+    ]
+    for k, token in enumerate(tokens):
+        # Labels that would overlap are left out, never the query's and never the most attended key's.
+        if size < 7 and k % 2 and k not in (query, best):
+            continue
+        text = markup(shorten(token, 10))
+        strong = "strong" if k == query else "muted"
+        base = y0 + (k + 0.5) * size + font * 0.35
+        out.append(
+            f'<text class="{strong}" x="{x0 - 4:.1f}" y="{base:.1f}" font-size="{font:.1f}" '
+            f'text-anchor="end">{text}</text>'
+        )
+        strong = "strong" if k == best else "muted"
+        at = f"{x0 + (k + 0.5) * size + font * 0.35:.1f} {y0 + n * size + 5:.1f}"
+        out.append(
+            f'<text class="{strong}" transform="translate({at}) rotate(-90)" font-size="{font:.1f}" '
+            f'text-anchor="end">{text}</text>'
+        )
+    return "".join(out), 26 + n * size + pad
+
+
+def _scale(x: float, y: float) -> tuple[str, float]:
+    """Draw the key to the shades; returns it with its height."""
+    steps = range(0, LEVELS + 1, 2)
+    boxes = "".join(
+        f'<rect class="cell" fill-opacity="{k / LEVELS:.2f}" x="{x + 24 + 9 * k:.1f}" y="{y:.1f}" '
+        'width="18" height="9"/>'
+        for k in steps
+    )
+    frame = f'<rect class="frame" x="{x + 24:.1f}" y="{y:.1f}" width="{9 * LEVELS + 18}" height="9"/>'
+    words = "row: query, column: key, outlined: the query that is asked"
+    return (
+        f'{boxes}{frame}<text class="muted" x="{x:.1f}" y="{y + 9:.1f}" font-size="10.5">0 %</text>'
+        f'<text class="muted" x="{x + 48 + 9 * LEVELS:.1f}" y="{y + 9:.1f}" font-size="10.5">100 %   {words}</text>'
+    ), 16.0
+
+
+def attention_figure(example: Mapping[str, Any], *, name: str = "attention") -> str:
+    """Draw the patterns of every captured head on one context.
+
+    Args:
+        example: one entry of a report's `examples`: `tokens`, `query`, `attention` {head: query × key}.
+        name: prefix of the element ids.
+
+    Returns:
+        an SVG element.
+    """
+    tokens = [visible(token) for token in example["tokens"]]
+    query, heads = example["query"], example["attention"]
+    longest = max((text_width(shorten(token, 10), 11) for token in tokens), default=10)
+    pad = min(80.0, longest + 8)
+    panel = pad + max(min(LARGEST_CELL * len(tokens), WIDTH - pad), 250.0)
+    step = panel + 24
+    parts, y, below = [], 0.0, 0.0
+    for k, (head, pattern) in enumerate(heads.items()):
+        column = k % COLUMNS
+        if column == 0 and k:
+            y += below + 10
+            below = 0.0
+        drawing, height = _heat_map(tokens, query, head, pattern, column * step, y, pad)
+        parts.append(drawing)
+        below = max(below, height)
+    width = step * min(COLUMNS, max(1, len(heads))) - 20
+    scale, shown = _scale(pad, y + below + 8)
+    parts.append(scale)
+    title = f"Attention of {', '.join(heads)}" if heads else "Attention"
+    description = (
+        f"Rows are queries, columns keys. The outlined row is the query, {tokens[query]} at position {query}; "
+        f"the answer is {visible(example['target'])}."
+    )
+    return svg(width, y + below + 8 + shown, "".join(parts), name=name, title=title, description=description)

@@ -1,0 +1,149 @@
+"""The report as one HTML file that needs nothing else: no network, no server, no other file."""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from imir_lens.figures import style
+from imir_lens.figures.attention import attention_figure
+from imir_lens.figures.attribution import attribution_chart
+from imir_lens.figures.circuit_graph import circuit_graph
+from imir_lens.report import attention_view, summary, tables, words
+
+
+def _read(name: str) -> str:
+    return files("imir_lens.report").joinpath(name).read_text("utf-8")
+
+
+def _finalize(value: Any) -> Any:
+    """Escape control characters of every string a template prints; the HTML escapes come after."""
+    return style.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(_read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=style.number, role_class=style.role_class, role_symbol=style.role_symbol, visible=style.visible
+    )
+    return environment
+
+
+def _policy(scripts: list[str]) -> str:
+    """Return a content policy: nothing is fetched, and no script runs but these."""
+    hashes = [f"'sha256-{b64encode(hashlib.sha256(code.encode()).digest()).decode()}'" for code in scripts]
+    allowed = " ".join(hashes) or "'none'"
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def _stylesheet() -> Markup:
+    rendered = (
+        _environment()
+        .get_template("style.css.j2")
+        .render(
+            font=Markup(style.FONT),
+            mono=Markup(style.MONO),
+            themes=style.THEMES,
+            roles=style.ROLE_COLOURS,
+            svg_light=Markup(style.svg_css("light")),
+            svg_dark=Markup(style.svg_css("dark")),
+        )
+    )
+    return Markup(rendered)
+
+
+def _examples(report: Mapping[str, Any], *, interactive: bool) -> list[dict[str, Any]]:
+    """Return each context with its figure and, where it fits, the data of its interactive view."""
+    examples = report["examples"]
+    blocks = attention_view.fitting(examples) if interactive else [None] * len(examples)
+    return [
+        {
+            **example,
+            "figure": Markup(attention_figure(example, name=f"attention-{k}")),
+            "data": None if block is None else Markup(block),
+            "right": example["prediction"] == example["target"],
+        }
+        for k, (example, block) in enumerate(zip(examples, blocks, strict=True))
+    ]
+
+
+def render_html(report: Mapping[str, Any]) -> str:
+    """Return the whole page.
+
+    Args:
+        report: the data of a report, see `schema.json`.
+
+    Returns:
+        the text of an HTML file.
+    """
+    bundle = attention_view.read_bundle() if report["examples"] else None
+    player = _read("attention.js.j2").strip()
+    examples = _examples(report, interactive=bundle is not None)
+    scripts = [bundle, player] if bundle is not None and any(e["data"] for e in examples) else []
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            report=report,
+            policy=_policy(scripts),
+            stylesheet=_stylesheet(),
+            scripts=[Markup(code) for code in scripts],
+            installed=bundle is not None,
+            circuitsvis=attention_view.bundle_version() if bundle is not None else "",
+            licences=attention_view.LICENCES if scripts else (),
+            examples=examples,
+            graph=Markup(circuit_graph(report)),
+            chart=Markup(attribution_chart(report)),
+            mechanism=words.MECHANISMS[report["verdict"]["mechanism"]],
+            levels=words.EVIDENCE_LEVELS,
+            step=words.evidence_step(report["verdict"]["evidence_level"]),
+            key_numbers=summary.key_numbers(report),
+            notes=summary.not_detected_notes(report) if report["verdict"]["mechanism"] == "not_detected" else [],
+            faithfulness_note=summary.faithfulness_note(report),
+            units=tables.units_table(report),
+            roles=tables.roles_table(report),
+            evaluation=tables.evaluation_table(report),
+            heads=tables.heads_table(report),
+            coordinates=tables.coordinates_table(report),
+            provenance=tables.provenance_table(report),
+        )
+    )
+
+
+def render_card(report: Mapping[str, Any]) -> str:
+    """Return what a notebook shows: verdict, graph and units, without scripts and without a request."""
+    return (
+        _environment()
+        .get_template("card.html.j2")
+        .render(
+            report=report,
+            font=Markup(style.FONT),
+            mono=Markup(style.MONO),
+            theme=style.THEMES["light"],
+            colours=style.ROLE_COLOURS["light"],
+            svg_light=Markup(style.svg_css("light")),
+            mechanism=words.MECHANISMS[report["verdict"]["mechanism"]],
+            graph=Markup(circuit_graph(report, name=f"card-{_name(report)}")),
+            units=tables.units_table(report),
+            key_numbers=summary.key_numbers(report),
+        )
+    )
+
+
+def _name(report: Mapping[str, Any]) -> str:
+    """Return a short name for element ids, so that two cards in a notebook do not share them."""
+    parts = (report["model"]["source"], report["command"], report["verdict"]["text"])
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:8]

@@ -1,0 +1,83 @@
+"""What stands at the top of a report: its key numbers, and what to say when nothing was detected."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from imir_lens.figures.style import number
+from imir_lens.report.words import ROLE_MEANINGS
+
+
+@dataclass(frozen=True)
+class KeyNumber:
+    """One number with what it is and what to compare it with."""
+
+    label: str
+    value: str
+    note: str
+
+
+def _performance(label: str, found: Mapping[str, float] | None, note: str) -> KeyNumber:
+    if found is None:
+        return KeyNumber(label, number(None), "not measured")
+    return KeyNumber(label, number(found["loss"]), f"nats; accuracy {number(found['accuracy'])}; {note}")
+
+
+def key_numbers(report: Mapping[str, Any]) -> list[KeyNumber]:
+    """The numbers a reader wants first; without a circuit, those that say why."""
+    evaluation, circuit = report["evaluation"], report["circuit"]
+    total = f"of {report['search']['coordinates_total']:,} coordinates"
+    out = [
+        KeyNumber(
+            "units in the circuit", str(len(circuit["units"])), total + (", minimal" if circuit["minimal"] else "")
+        ),
+        _performance("loss of the model", evaluation["model"], f"chance {number(evaluation['chance']['loss'])}"),
+    ]
+    if circuit["units"]:
+        out.append(_performance("with the circuit only", evaluation["circuit"], "is it enough?"))
+        out.append(_performance("without the circuit", evaluation["without_circuit"], "is it needed?"))
+    out.append(_performance("loss of the surrogate", evaluation["projection"], "the coordinates alone"))
+    if circuit["units"]:
+        out.append(KeyNumber("faithfulness", number(circuit["faithfulness"]), _stability(circuit)))
+    return out
+
+
+def _stability(circuit: Mapping[str, Any]) -> str:
+    jaccard, n = circuit["stability"]["bootstrap_jaccard"], circuit["stability"]["n"]
+    parts = [f"completeness {number(circuit['completeness'])}"]
+    parts.append("stability not measured" if jaccard is None else f"bootstrap Jaccard {number(jaccard)} over {n}")
+    return "; ".join(parts)
+
+
+def faithfulness_note(report: Mapping[str, Any]) -> str:
+    """Say how faithfulness is defined and what the ablation was."""
+    return (
+        "Faithfulness = (loss(chance-ablated) − loss(circuit)) / (loss(chance-ablated) − loss(model)), "  # noqa: RUF001
+        f"both in the real model; ablation: {report['ablation']}."
+    )
+
+
+def not_detected_notes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Say what was looked for, what was found, and what the losses tell."""
+    evaluation, search = report["evaluation"], report["search"]
+    roles = "; ".join(f"{role} ({meaning})" for role, meaning in ROLE_MEANINGS.items() if role != "auxiliary")
+    found = f"{search['coordinates_total']:,} coordinates over {search['paths']:,} paths"
+    if report["coordinates"]:
+        top = report["coordinates"][0]
+        found += f"; the largest attribution is {number(top['attribution'])} ({top['id']})"
+    units = report["circuit"]["units"]
+    found += f"; {len(units)} units were kept but failed the checks below" if units else "; no unit was kept"
+    losses = {name: evaluation[name]["loss"] for name in ("model", "projection", "chance", "bayes")}
+    said = (
+        f"model {number(losses['model'])}, surrogate {number(losses['projection'])}, chance "
+        f"{number(losses['chance'])}, Bayes {number(losses['bayes'])} nats"
+    )
+    # Half-way between the best possible and chance: enough to tell "works" from "does not" in a sentence.
+    half = (losses["chance"] + losses["bayes"]) / 2
+    if losses["model"] > half:
+        reason = "The model does not solve this task, so there is no mechanism to find: is it the right task?"
+    elif losses["projection"] > half:
+        reason = "The model solves the task but its coordinates alone do not: what it does lies outside them."
+    else:
+        reason = "The coordinates alone solve the task, but no set of them passed the checks in the model."
+    return [("Looked for", roles), ("Found", found), ("Losses", said), ("What this says", reason)]
