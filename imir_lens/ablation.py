@@ -18,7 +18,7 @@ from imir_lens.evaluation import at_queries
 from imir_lens.ids import CoordinateId
 from imir_lens.lens_model import LensModel
 from imir_lens.tasks.base import Batch
-from imir_lens.terms import ContextRelations, Contents, Reads, readout_terms, score_terms
+from imir_lens.terms import Contents, ContextRelations, Reads, readout_terms, score_terms
 
 
 def ablate(
@@ -89,13 +89,13 @@ class _AblatedRun:
         return at_queries(logits, self.batch) - removed
 
     def _remember(self, name: str) -> Any:
-        def hook(tensor: Tensor, hook: Any) -> None:  # noqa: ARG001
+        def hook(tensor: Tensor, hook: Any) -> None:
             self._vectors[name] = tensor
 
         return hook
 
     def _tilt(self, layer: int) -> Any:
-        def hook(pattern: Tensor, hook: Any) -> Tensor:  # noqa: ARG001
+        def hook(pattern: Tensor, hook: Any) -> Tensor:
             new = pattern.clone()
             for head in self.space.paths.heads:
                 if head.layer != layer:

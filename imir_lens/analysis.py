@@ -33,7 +33,7 @@ class Analysis:
         circuit: detected on the search contexts.
         evidence: ablations on the test contexts.
         explained: variance explained on the test contexts.
-        captured: patterns and logits of the model on `examples`-sized test contexts.
+        captured: patterns, scores and logits of the model on the first 128 test contexts.
         heads: one row a head.
         bayes, chance: scores of the optimal and of the context-free predictor on the test contexts.
         stability: mean Jaccard index over `bootstraps` bootstrap samples of the search contexts.
@@ -121,9 +121,7 @@ def run_analysis(
             f"{projector.n_cut_} of {projector.n_cut_ + len(projector.space_.paths)} paths were cut; no coordinate that "
             f"reads through them exceeds {projector.cut_:.3g}."
         )
-    verdict = judge(
-        circuit, evidence, task=task.name, bayes=bayes, chance=chance, stability=stability, notes=notes
-    )
+    verdict = judge(circuit, evidence, task=task.name, bayes=bayes, chance=chance, stability=stability, notes=notes)
     return Analysis(
         model=model,
         task=task,

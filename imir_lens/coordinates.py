@@ -8,6 +8,7 @@ millions.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path as FilePath
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -133,7 +134,9 @@ class CoordinateSpace:
             options = self.score_relations if name.is_score else self.relations.names
         if name.relation not in options:
             plain = [option for option in options if not option.startswith("offset")] or list(options)
-            raise CoordinateError(f"{name} has no relation {name.relation!r} here; {did_you_mean(name.relation, plain)}")
+            raise CoordinateError(
+                f"{name} has no relation {name.relation!r} here; {did_you_mean(name.relation, plain)}"
+            )
         relation = options.index(name.relation)
         at = [self.paths.place(path) for path in name.paths] + [relation]
         block = self.block(("score" if name.is_score else "readout") + ("_bias" if constant else ""), name.head)
@@ -199,6 +202,23 @@ class Coordinates:
         """Return the `count` coordinates of largest magnitude, with their values."""
         order = self.values.abs().topk(min(count, self.space.size)).indices.tolist()
         return [(self.space.id(place), float(self.values[place])) for place in order]
+
+    def save(self, path: str | FilePath) -> None:
+        """Write to a `.safetensors` file; `Coordinates.load` reads it back."""
+        from imir_lens.coordinate_files import save_coordinates
+
+        save_coordinates(path, self)
+
+    @classmethod
+    def load(cls, path: str | FilePath) -> "Coordinates":
+        """Read a file written by `save`.
+
+        Raises:
+            CoordinateError: when the file is missing, damaged, or something else.
+        """
+        from imir_lens.coordinate_files import load_coordinates
+
+        return load_coordinates(path)
 
     def _values_in(self, space: CoordinateSpace) -> Float[Tensor, " coordinate"]:
         ours = (self.space.paths.paths, self.space.score_relations, self.space.n_positions)

@@ -28,11 +28,14 @@ from imir_lens.tasks.base import Batch
 
 _log = logging.getLogger(__name__)
 
-# The behaviour survives a removal when this share of the accuracy over "nothing" is left. Without one role, guessing
-# among the words of the context can keep half of it (two pairs), so only near-complete survival counts as a backup;
-# without the whole circuit no such guess is left.
-_SURVIVES_ROLE = 0.8
-_SURVIVES_ALL = 0.4
+# The behaviour survives a removal when these shares of what the projection gains over "nothing" are left, in accuracy and
+# in loss: accuracy alone can hang on a residue of the readout, loss alone on hedging. Without one role, guessing among the
+# words of the context can keep half of the accuracy (two pairs), so only near-complete survival counts as a backup.
+# Without the whole circuit no such guess is left, and a second mechanism may serve only some contexts.
+_SURVIVES_ROLE = Score(loss=0.5, accuracy=0.8)
+_SURVIVES_ALL = Score(loss=0.2, accuracy=0.4)
+# Coordinates this much smaller than the largest are float32 rounding, and are treated as absent throughout.
+_NEGLIGIBLE = 1e-6
 # Nothing is searched for when the projection itself does not do the task: it must close this share of the loss.
 _WORTH_SEARCHING = 0.1
 
@@ -123,7 +126,7 @@ def detect(
     started = time.perf_counter()
     surrogate = Surrogate(coordinates.space)
     meter = Meter(surrogate, coordinates.values, batch)
-    everything = coordinates.values != 0
+    everything = coordinates.values.abs() > _NEGLIGIBLE * coordinates.values.abs().max()
     if candidates is not None:
         everything &= candidates
     nothing, projection = meter.score(torch.zeros_like(everything)), meter.score(everything)
@@ -155,7 +158,9 @@ def detect(
     )
 
 
-def path_stay(patterns: dict[Head, Float[Tensor, "context position position"]], batch: Batch) -> Callable[[Path], float]:
+def path_stay(
+    patterns: dict[Head, Float[Tensor, "context position position"]], batch: Batch
+) -> Callable[[Path], float]:
     """Return a function: mean share of a path's content at the queries that comes from the query's own position."""
 
     def stay(path: Path) -> float:
@@ -191,29 +196,30 @@ def _limit(projection: Score, nothing: Score, budget: float) -> float:
 
 
 def _ranking(attribution: Float[Tensor, " coordinate"], chosen: Bool[Tensor, " coordinate"]) -> list[int]:
-    """Places by how much they help, most first."""
-    order = attribution.masked_fill(~chosen, -torch.inf).argsort(descending=True, stable=True)
+    """Places by |attribution|, most first: a gate can look harmful on the way from nothing to all, and still be needed."""
+    order = attribution.abs().masked_fill(~chosen, -torch.inf).argsort(descending=True, stable=True)
     return order[: int(chosen.sum())].tolist()
 
 
 def _units(coordinates: Coordinates, places: list[int], stay: Callable[[Path], float]) -> tuple[Unit, ...]:
     values = [(coordinates.space.id(place), float(coordinates.values[place])) for place in places]
     roles = assign_roles(values, stay)
-    return tuple(
-        Unit(name, place, roles[name], value) for place, (name, value) in zip(places, values, strict=True)
-    )
+    return tuple(Unit(name, place, roles[name], value) for place, (name, value) in zip(places, values, strict=True))
 
 
 def _with_backups(
-    meter: Meter, first: list[int], everything: Bool[Tensor, " coordinate"], budget: float, stay: Callable[[Path], float]
+    meter: Meter,
+    first: list[int],
+    everything: Bool[Tensor, " coordinate"],
+    budget: float,
+    stay: Callable[[Path], float],
 ) -> list[int]:
     """Add what carries the behaviour when the circuit, or one of its roles, is taken out."""
     nothing = meter.score(torch.zeros_like(everything))
-    gain = meter.score(everything).accuracy - nothing.accuracy
     places = list(first)
     settled: set[frozenset[int]] = set()
     while True:
-        group = _surviving_group(meter, places, everything, gain, stay, settled)
+        group = _surviving_group(meter, places, everything, stay, settled)
         if group is None:
             return places
         rest = everything & ~meter.mask(sorted(group))
@@ -227,14 +233,13 @@ def _surviving_group(
     meter: Meter,
     places: list[int],
     everything: Bool[Tensor, " coordinate"],
-    gain: float,
     stay: Callable[[Path], float],
     settled: set[frozenset[int]],
 ) -> frozenset[int] | None:
     """Return a group (the whole circuit, or a role) without which the behaviour goes on; None when there is none."""
-    if not places or gain <= 0:
+    if not places:
         return None
-    nothing = meter.score(torch.zeros_like(everything))
+    nothing, projection = meter.score(torch.zeros_like(everything)), meter.score(everything)
     units = _units(Coordinates(meter.surrogate.space, meter.values), places, stay)
     groups = [(frozenset(places), _SURVIVES_ALL)]
     for role in BASE_ROLES[:-1]:
@@ -242,7 +247,8 @@ def _surviving_group(
         groups += [(members, _SURVIVES_ROLE)] if members else []
     for group, share in groups:
         if group not in settled:
-            left = meter.score(everything & ~meter.mask(sorted(group))).accuracy - nothing.accuracy
-            if left >= share * gain:
+            left = meter.score(everything & ~meter.mask(sorted(group)))
+            accurate = left.accuracy - nothing.accuracy >= share.accuracy * (projection.accuracy - nothing.accuracy)
+            if accurate and nothing.loss - left.loss >= share.loss * (nothing.loss - projection.loss):
                 return group
     return None

@@ -31,7 +31,8 @@ def score_logits(logits: Float[Tensor, "context query vocab"], batch: Batch) -> 
     """Score logits at the queries."""
     with torch.no_grad():
         right = (logits.argmax(-1) == batch.targets)[batch.mask]
-        return Score(float(cross_entropy(logits, batch)), float(right.double().mean()))
+        # `+ 0.0` turns the −0.0 of a perfect predictor into 0.0.
+        return Score(float(cross_entropy(logits, batch)) + 0.0, float(right.double().mean()))
 
 
 def score_probabilities(probabilities: Float[Tensor, "context query vocab"], batch: Batch) -> Score:

@@ -11,7 +11,7 @@ from imir_lens.evaluation import at_queries
 from imir_lens.ids import Head
 from imir_lens.lens_model import LensModel
 from imir_lens.tasks.base import Batch
-from imir_lens.terms import ContextRelations, Contents, Reads, readout_terms, score_terms
+from imir_lens.terms import Contents, ContextRelations, Reads, readout_terms, score_terms
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,7 @@ def explain(captured: Capture, coordinates: Coordinates, batch: Batch) -> Explai
         contents.extend(head, captured.patterns[head])
     everywhere = torch.ones_like(captured.logits, dtype=torch.bool)
     logits = readout_terms(contents, context, values, batch.queries)
-    readout = _r2(
-        _energy(_centre(captured.logits - logits, everywhere)), _energy(_centre(captured.logits, everywhere))
-    )
+    readout = _r2(_energy(_centre(captured.logits - logits, everywhere)), _energy(_centre(captured.logits, everywhere)))
     return Explained(heads, _r2(residual, total), readout)
 
 

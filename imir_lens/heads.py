@@ -74,13 +74,13 @@ def _summarise(
         copy_mass=_copy_mass(pattern, offset, batch, last=head.layer == space.paths.n_layers - 1),
         match=float(through.max()) if same.numel() > 1 else 0.0,
         copying=copying,
-        labels=tuple(dict.fromkeys(unit.role for unit in circuit.units if _carried_by(unit.id.head, unit.id.key, head))),
+        labels=tuple(
+            dict.fromkeys(unit.role for unit in circuit.units if _carried_by(unit.id.head, unit.id.key, head))
+        ),
     )
 
 
-def _copy_mass(
-    pattern: Float[Tensor, "context position position"], offset: int, batch: Batch, *, last: bool
-) -> float:
+def _copy_mass(pattern: Float[Tensor, "context position position"], offset: int, batch: Batch, *, last: bool) -> float:
     if not last:
         return float(pattern.diagonal(-offset, 1, 2).mean())
     # Only the queries' rows of the last layer are ever read.

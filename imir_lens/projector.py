@@ -46,6 +46,8 @@ class ImirProjector:
             so its directly read queries are averaged over these rows only.
         max_depth: longest chain of heads to follow (None: all).
         max_paths: most paths to keep; those with the smallest coordinates are cut first.
+        min_coordinate: paths that no coordinate larger than this reads through are cut (in nats: a score coordinate of
+            c changes an attention odds by a factor of at most e^c, a readout coordinate likewise an answer's odds).
 
     Attributes:
         space_: the coordinates that exist for the fitted model's shape.
@@ -61,13 +63,15 @@ class ImirProjector:
         *,
         query_positions: tuple[int, ...] | None = None,
         max_depth: int | None = None,
-        max_paths: int = 340,
+        max_paths: int = 256,
+        min_coordinate: float = 0.02,
     ) -> None:
         self.relations = relations
         self.n_positions = n_positions
         self.query_positions = query_positions
         self.max_depth = max_depth
         self.max_paths = max_paths
+        self.min_coordinate = min_coordinate
 
     def fit(self, weights: CircuitWeights) -> "ImirProjector":
         """Choose the paths, and project `weights` on them.
@@ -80,11 +84,12 @@ class ImirProjector:
         space = CoordinateSpace(table, self.relations, self.n_positions, self.query_positions)
         coordinates = _project(space, weights)
         self.cut_, self.n_cut_ = 0.0, 0
-        if len(table) > self.max_paths:
-            weight = _path_weights(coordinates)
-            kept = table.restricted([table.paths[i] for i in weight.topk(self.max_paths).indices.tolist()])
+        weight = _path_weights(coordinates)
+        largest = weight.topk(min(self.max_paths, len(table))).indices.tolist()
+        kept = table.restricted(table.paths[place] for place in largest if weight[place] > self.min_coordinate)
+        if len(kept) < len(table):
             self.n_cut_ = len(table) - len(kept)
-            self.cut_ = max(float(weight[i]) for i, path in enumerate(table.paths) if path not in kept.index)
+            self.cut_ = max(float(weight[place]) for place, path in enumerate(table.paths) if path not in kept.index)
             space = CoordinateSpace(kept, self.relations, self.n_positions, self.query_positions)
             coordinates = _project(space, weights)
         self.space_, self.coordinates_, self._weights = space, coordinates, weights
@@ -208,9 +213,7 @@ def _head_factors(space: CoordinateSpace, weights: CircuitWeights, images: Sourc
     )
 
 
-def _class_contrasts(
-    relations: TokenRelations, values: Float[Tensor, "*n vocab"]
-) -> Float[Tensor, "*n free_class"]:
+def _class_contrasts(relations: TokenRelations, values: Float[Tensor, "*n vocab"]) -> Float[Tensor, "*n free_class"]:
     """Class means of a function of one token, minus the reference class's mean."""
     reference = values[..., relations.classes[relations.reference]].mean(-1)
     means = [values[..., relations.classes[name]].mean(-1) - reference for name in relations.free_classes]

@@ -47,9 +47,7 @@ def base_role(
     return "auxiliary"
 
 
-def assign_roles(
-    units: Sequence[tuple[CoordinateId, float]], stay: Callable[[Path], float]
-) -> dict[CoordinateId, str]:
+def assign_roles(units: Sequence[tuple[CoordinateId, float]], stay: Callable[[Path], float]) -> dict[CoordinateId, str]:
     """Return each unit's role; a base role held in several layers is numbered in layer order (beta_1, beta_2)."""
     circuit = [unit for unit, _ in units]
     base = {unit: base_role(unit, value, circuit, stay) for unit, value in units}

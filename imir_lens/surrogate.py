@@ -14,7 +14,7 @@ from torch import Tensor
 from imir_lens.coordinates import CoordinateSpace
 from imir_lens.ids import Head
 from imir_lens.tasks.base import Batch
-from imir_lens.terms import ContextRelations, Contents, Reads, readout_terms, score_terms
+from imir_lens.terms import Contents, ContextRelations, Reads, readout_terms, score_terms
 
 # Contexts are taken in chunks whose contents stay below this many numbers (256 MB in float32).
 _CHUNK_NUMBERS = 64_000_000

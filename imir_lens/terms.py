@@ -104,9 +104,7 @@ class Contents:
         """Whether any path read later passes through this head."""
         return any(place in self.reads.needed for _, place in self.space.paths.extensions(head))
 
-    def extend(
-        self, head: Head, pattern: Float[Tensor, "context row position"], *, queries_only: bool = False
-    ) -> None:
+    def extend(self, head: Head, pattern: Float[Tensor, "context row position"], *, queries_only: bool = False) -> None:
         """Continue every needed path through a head: `A_{p·h} = A_h A_p`.
 
         With `queries_only` the pattern's rows are the queries' (the last layer, where no other row is read).
@@ -189,10 +187,16 @@ def readout_terms(
     n_contexts, n_queries = rows.shape
     logits = values.new_zeros(n_contexts, n_queries, relations.d_vocab)
     names = list(relations.classes)
-    output_class = torch.stack([
-        (relations.class_of().to(values.device) == names.index(name)).to(values.dtype)
-        for name in relations.free_classes
-    ]) if relations.free_classes else values.new_zeros(0, relations.d_vocab)  # [free class, vocab]
+    output_class = (
+        torch.stack(
+            [
+                (relations.class_of().to(values.device) == names.index(name)).to(values.dtype)
+                for name in relations.free_classes
+            ]
+        )
+        if relations.free_classes
+        else values.new_zeros(0, relations.d_vocab)
+    )  # [free class, vocab]
     logits = logits + space.block("readout_bias").view(values) @ output_class
     places = contents.reads.readout
     if not places:

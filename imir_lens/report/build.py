@@ -1,0 +1,189 @@
+"""From an analysis to the report's data, field by field as the schema has them."""
+
+import math
+from typing import Any
+
+import torch
+
+import imir_lens
+from imir_lens.analysis import Analysis
+from imir_lens.compat import tl_version
+from imir_lens.detection import Unit
+from imir_lens.evidence import Removal
+from imir_lens.report.words import describe
+from imir_lens.roles import base_of
+
+_MOST_COORDINATES, _MOST_EXAMPLES, _MOST_HEADS = 200, 4, 8
+_ABLATION = (
+    "a coordinate's own term is taken out of the score (a tilt of hook_pattern) or out of the logits, "
+    "in the same forward pass; everything no coordinate explains stays"
+)
+
+
+def report_data(analysis: Analysis, *, command: str) -> dict[str, Any]:
+    """Return the report of an analysis as plain data.
+
+    Args:
+        analysis: what was found.
+        command: the command line, or call, that asked for it.
+    """
+    circuit, evidence, explained = analysis.circuit, analysis.evidence, analysis.explained
+    space = analysis.projector.space_
+    found = bool(circuit.units)
+    return {
+        "schema": "imir-lens/report/1",
+        "created_with": {
+            "imir_lens": imir_lens.__version__,
+            "transformer_lens": tl_version(),
+            "torch": torch.__version__,
+        },
+        "command": command,
+        "seed": analysis.seed,
+        "model": analysis.model.info,
+        "task": {"name": analysis.task.name, "knobs": analysis.task.knobs},
+        "evaluation": {
+            "contexts": len(analysis.test_batch),
+            "search_contexts": len(analysis.search_batch),
+            "search_seed": analysis.seed,
+            "test_seed": analysis.seed + 1,
+            "model": evidence.model.as_dict(),
+            "projection": evidence.projection.as_dict(),
+            "circuit": evidence.circuit.as_dict() if found else None,
+            "without_circuit": evidence.without_circuit.as_dict() if found else None,
+            "chance_ablated": evidence.without_all.as_dict(),
+            "bayes": analysis.bayes.as_dict(),
+            "chance": analysis.chance.as_dict(),
+        },
+        "search": {
+            "paths": len(space.paths),
+            "paths_cut": analysis.projector.n_cut_,
+            "bound": analysis.projector.cut_,
+            "coordinates_total": space.n_active,
+        },
+        "ablation": _ABLATION,
+        "coordinates": _coordinates(analysis),
+        "circuit": {
+            "budget": circuit.budget,
+            "evaluations": circuit.evaluations,
+            "gradient_passes": circuit.gradient_passes,
+            "seconds": circuit.seconds,
+            "units": [_unit(unit, evidence.units[str(unit.id)]) for unit in circuit.units],
+            "roles": [
+                {"role": role, "units": [str(unit.id) for unit in units], **_removal(evidence.roles[role])}
+                for role, units in circuit.by_role().items()
+            ],
+            "backups": list(circuit.backups),
+            "faithfulness": evidence.faithfulness if found else None,
+            "completeness": evidence.completeness if found else None,
+            "minimal": circuit.minimal,
+            "stability": {
+                "bootstrap_jaccard": analysis.stability if found and analysis.bootstraps else None,
+                "n": analysis.bootstraps if found else 0,
+            },
+        },
+        "heads": [
+            {
+                "layer": row.head.layer,
+                "head": row.head.index,
+                "score_r2": row.score_r2,
+                "offset": row.offset,
+                "copy_mass": row.copy_mass,
+                "match": row.match,
+                "copying": row.copying,
+                "labels": list(row.labels),
+            }
+            for row in analysis.heads
+        ],
+        "unexplained": {
+            "score_variance": 1 - explained.scores,
+            "readout_variance": 1 - explained.readout,
+            "per_head": {str(head): 1 - share for head, share in explained.heads.items()},
+        },
+        "verdict": {
+            "mechanism": analysis.verdict.mechanism,
+            "evidence_level": analysis.verdict.evidence_level,
+            "text": analysis.verdict.text,
+            "caveats": list(analysis.verdict.caveats),
+        },
+        "examples": _examples(analysis),
+    }
+
+
+def _removal(removal: Removal) -> dict[str, Any]:
+    return {
+        "loss_if_removed": {"surrogate": removal.surrogate.loss, "model": removal.model.loss},
+        "accuracy_if_removed": {"surrogate": removal.surrogate.accuracy, "model": removal.model.accuracy},
+    }
+
+
+def _unit(unit: Unit, removal: Removal) -> dict[str, Any]:
+    return {
+        "id": str(unit.id),
+        "role": unit.role,
+        "value": unit.value,
+        "words": describe(str(unit.id), base_of(unit.role), unit.value),
+        **_removal(removal),
+    }
+
+
+def _coordinates(analysis: Analysis) -> list[dict[str, Any]]:
+    """The coordinates of largest attribution (of largest size where nothing was attributed), the circuit's included."""
+    circuit, values = analysis.circuit, analysis.circuit.coordinates.values
+    roles = {unit.place: unit.role for unit in circuit.units}
+    size = circuit.attribution.abs() if bool((circuit.attribution != 0).any()) else values.abs()
+    order = size.argsort(descending=True, stable=True)[:_MOST_COORDINATES].tolist()
+    order = [place for place in order if values[place] != 0 or place in roles]
+    missing = [place for place in roles if place not in order]
+    order = order[: _MOST_COORDINATES - len(missing)] + missing
+    rows = []
+    for place in order:
+        name = circuit.coordinates.space.id(place)
+        value = float(values[place])
+        rows.append(
+            {
+                "id": str(name),
+                # A role is a claim about the circuit; what is outside it claims nothing.
+                "role": roles.get(place, "auxiliary"),
+                "value": value,
+                "attribution": float(circuit.attribution[place]),
+                "in_circuit": place in roles,
+            }
+        )
+    return rows
+
+
+def _examples(analysis: Analysis) -> list[dict[str, Any]]:
+    """A few decoded test contexts with the patterns of the circuit's heads."""
+    batch, captured = analysis.test_batch, analysis.captured
+    heads = sorted(
+        {
+            head
+            for unit in analysis.circuit.units
+            for head in ((unit.id.head,) if unit.id.head else ())
+            + tuple(h for path in unit.id.paths for h in path.heads)
+        }
+    )[:_MOST_HEADS]
+    if not heads:
+        return []
+    out = []
+    for index in range(min(_MOST_EXAMPLES, len(captured.logits))):
+        law = captured.logits[index, 0].softmax(-1)
+        best = int(law.argmax())
+        target = int(batch.targets[index, 0])
+        out.append(
+            {
+                "tokens": analysis.task.decode(batch.tokens[index].cpu()),
+                "query": int(batch.queries[index, 0]),
+                "target": analysis.task.decode(torch.tensor([target]))[0],
+                "prediction": analysis.task.decode(torch.tensor([best]))[0],
+                "probability": round(float(law[best]), 6),
+                "attention": {str(head): _rounded(captured.patterns[head][index]) for head in heads},
+            }
+        )
+    return out
+
+
+def _rounded(pattern: torch.Tensor) -> list[list[float]]:
+    # In float64, so that three decimals stay three decimals in JSON.
+    rows = pattern.double().round(decimals=3).tolist()
+    return [[0.0 if math.isclose(value, 0.0, abs_tol=5e-4) else value for value in row] for row in rows]
