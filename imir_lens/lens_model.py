@@ -103,7 +103,7 @@ class LensModel:
             return hook
 
         logits = self.run_with_hooks(tokens, [(name, keep(name)) for name in dict.fromkeys(names)])
-        return logits, cache
+        return logits, {name: cache[name] for name in names}
 
     def check_hook_effect(self, tokens: Int[Tensor, "context position"]) -> None:
         """Make sure that editing a pattern changes what the model computes, in every layer.

@@ -200,7 +200,7 @@ def test_native_bridge_files_load_as_the_same_weights(tmp_path: Path, recall: Ch
     with torch.no_grad():
         assert torch.equal(load_transformer(tmp_path / "bridge.pt")(tokens), load_transformer(RECALL)(tokens))
     torch.save(state, tmp_path / "bare.pt")
-    with pytest.raises(CheckpointError, match="bare.pt: a TransformerBridge state dict without its config"):
+    with pytest.raises(CheckpointError, match=r"bare.pt: a TransformerBridge state dict without its config"):
         load_checkpoint(tmp_path / "bare.pt")
     with pytest.raises(UnsupportedModelError, match="use_local_attn=True"):
         load_transformer(tmp_path / "bridge.pt", overrides={"use_local_attn": True})
@@ -275,6 +275,8 @@ def _zip(**files: bytes) -> bytes:
     return buffer.getvalue()
 
 
+_PICKLED_NONE = b"\x80\x02N."
+_SCRIPT = _zip(**{"a/data.pkl": _PICKLED_NONE, "a/constants.pkl": _PICKLED_NONE, "a/version": b"3\n"})
 _BYTES = RECALL.read_bytes()
 _TENSORS = (DATA / "recall_ln_mlp/model.safetensors").read_bytes()
 
@@ -291,7 +293,7 @@ _TENSORS = (DATA / "recall_ln_mlp/model.safetensors").read_bytes()
         (".pt", _BYTES[:1000], "damaged or truncated"),
         (".pt", _BYTES[:-1], "damaged or truncated"),
         (".pt", _zip(**{"word/document.xml": b"<x/>"}), "a zip archive, but not one written by torch.save"),
-        (".pt", _zip(**{"a/data.pkl": b"\x80\x02N.", "a/constants.pkl": b"\x80\x02N.", "a/version": b"3\n"}), "a TorchScript archive, which is code"),
+        (".pt", _SCRIPT, "a TorchScript archive, which is code"),
         (".safetensors", b"hello", "not a safetensors file, or damaged or truncated"),
         (".safetensors", b"\x08\0\0\0\0\0\0\0{garbage", "not a safetensors file"),
         (".safetensors", b"\xff\xff\xff\xff\xff\xff\xff\x7f{}", "not a safetensors file"),
@@ -407,12 +409,12 @@ def test_hugging_face_models_are_refused_for_now(tmp_path: Path) -> None:
     safetensors.torch.save_file({"transformer.wte.weight": torch.ones(2, 2)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}')
     for path in (tmp_path, tmp_path / "model.safetensors"):
-        with pytest.raises(UnsupportedModelError, match="Hugging Face model .*GPT2LMHeadModel.* not supported yet"):
+        with pytest.raises(UnsupportedModelError, match=r"Hugging Face model .*GPT2LMHeadModel.* not supported yet"):
             load_checkpoint(path)
 
 
 def test_places_without_a_checkpoint_say_what_was_expected(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="nowhere.pt: no such file or directory"):
+    with pytest.raises(CheckpointError, match=r"nowhere.pt: no such file or directory"):
         load_checkpoint(tmp_path / "nowhere.pt")
     with pytest.raises(CheckpointError, match="a directory without a checkpoint: expected checkpoints/step_"):
         load_checkpoint(tmp_path)
@@ -426,7 +428,7 @@ def test_places_without_a_checkpoint_say_what_was_expected(tmp_path: Path) -> No
         shutil.copy(RECALL, tmp_path / name)
     with pytest.raises(CheckpointError, match=r"holds 2 checkpoints \(a.pt, b.pt\): name one of them"):
         load_checkpoint(tmp_path)
-    with pytest.raises(CheckpointError, match="missing.json: no such file"):
+    with pytest.raises(CheckpointError, match=r"missing.json: no such file"):
         load_checkpoint(RECALL, config=tmp_path / "missing.json")
 
 
@@ -444,7 +446,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(OptionError, match="last.pt: cannot be written: No space left on device"):
+    with pytest.raises(OptionError, match=r"last.pt: cannot be written: No space left on device"):
         save_checkpoint(file, recall.state_dict, recall.config, extra={"step": 2})
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
