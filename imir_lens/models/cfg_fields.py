@@ -18,7 +18,7 @@ _BOOKKEEPING = """
     tie_word_embeddings layer_norm_folding uses_rms_norm
     eval metrics training notes description
 """
-# Read only where a flag of _NEUTRAL is on.
+# Read only where a flag of NEUTRAL is on.
 _DETAILS = """
     window_size attn_types rotary_base_local experts_per_token norm_topk_prob train_seq_length decoder_start_token_id
     relative_attention_max_distance relative_attention_num_buckets
@@ -31,7 +31,7 @@ WITHOUT_INFLUENCE = frozenset((_BOOKKEEPING + _DETAILS).split())
 
 _OFF = (None, False)
 # name → (values that leave the computation as it is, what any other value asks for)
-_NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
+NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "use_local_attn": (_OFF, "attention within a window"),
     "parallel_attn_mlp": (_OFF, "attention and MLP side by side on one residual stream"),
     "gated_mlp": (_OFF, "gated MLPs"),
@@ -81,8 +81,8 @@ def refuse_unsupported(cfg: Mapping[str, Any], *, known: frozenset[str]) -> None
     for name, value in cfg.items():
         if name in known or name in WITHOUT_INFLUENCE:
             continue
-        if name in _NEUTRAL:
-            neutral, meaning = _NEUTRAL[name]
+        if name in NEUTRAL:
+            neutral, meaning = NEUTRAL[name]
             if value not in neutral:
                 raise UnsupportedModelError(f"cfg sets {name}={short(value)}, which is not supported yet: {meaning}")
         elif name == "original_architecture":
