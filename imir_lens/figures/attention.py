@@ -1,17 +1,19 @@
 """Attention patterns as small heat maps: rows are queries, columns keys, the asked query is outlined."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from imir_lens.figures.style import markup, shorten, svg, text_width, visible
+from imir_lens.figures.style import Real, markup, shorten, svg, text_width, visible
 
 LEVELS: Final = 12
 COLUMNS: Final = 2
 WIDTH: Final = 470.0
 LARGEST_CELL: Final = 18.0
+SMALLEST_FONT: Final = 7.0
 
 
-def _cell_paths(pattern: Sequence[Sequence[float]], size: float, x0: float, y0: float) -> str:
+def _cell_paths(pattern: Sequence[Sequence[Real]], size: float, x0: float, y0: float) -> str:
     """Draw the cells: one path for each of a few shades, with equal neighbours in a row merged.
 
     A hundred times smaller than one element a cell, so that long contexts fit in a page.
@@ -35,13 +37,24 @@ def _cell_paths(pattern: Sequence[Sequence[float]], size: float, x0: float, y0: 
     )
 
 
+def _labelled(n: int, wanted: int, every: int) -> list[int]:
+    """Return the positions to label: each `every`-th, and `wanted`, to which its near ones give way."""
+    return [k for k in range(n) if k == wanted or (k % every == 0 and abs(k - wanted) >= every)]
+
+
+def _label(token: str, place: str, font: float, style: str) -> str:
+    text = markup(shorten(token, 10))
+    return f'<text class="{style}" {place} font-size="{font:.1f}" text-anchor="end">{text}</text>'
+
+
 def _heat_map(
-    tokens: Sequence[str], query: int, head: str, pattern: Sequence[Sequence[float]], x: float, y: float, pad: float
+    tokens: Sequence[str], query: int, head: str, pattern: Sequence[Sequence[Real]], x: float, y: float, pad: float
 ) -> tuple[str, float]:
     """Draw one head at (x, y); returns the drawing and its height."""
     n = len(tokens)
     size = min(LARGEST_CELL, (WIDTH - pad) / n)
-    font = min(11.0, size * 0.82)
+    font = max(SMALLEST_FONT, min(11.0, size * 0.82))
+    every = math.ceil((SMALLEST_FONT + 1) / size)
     x0, y0 = x + pad, y + 26
     row = list(pattern[query])
     best = max(range(n), key=row.__getitem__)
@@ -54,27 +67,19 @@ def _heat_map(
         f'<rect class="query" x="{x0 - 1:.1f}" y="{y0 + query * size - 1:.1f}" width="{n * size + 2:.1f}" '
         f'height="{size + 2:.1f}"/>',
     ]
-    for k, token in enumerate(tokens):
-        # Labels that would overlap are left out, never the query's and never the most attended key's.
-        if size < 7 and k % 2 and k not in (query, best):
-            continue
-        text = markup(shorten(token, 10))
-        strong = "strong" if k == query else "muted"
+    for k in _labelled(n, query, every):
         base = y0 + (k + 0.5) * size + font * 0.35
-        out.append(
-            f'<text class="{strong}" x="{x0 - 4:.1f}" y="{base:.1f}" font-size="{font:.1f}" '
-            f'text-anchor="end">{text}</text>'
-        )
-        strong = "strong" if k == best else "muted"
+        style = "strong" if k == query else "muted"
+        place = f'x="{x0 - 4:.1f}" y="{base:.1f}"'
+        out.append(_label(tokens[k], place, font, style))
+    for k in _labelled(n, best, every):
+        style = "strong" if k == best else "muted"
         at = f"{x0 + (k + 0.5) * size + font * 0.35:.1f} {y0 + n * size + 5:.1f}"
-        out.append(
-            f'<text class="{strong}" transform="translate({at}) rotate(-90)" font-size="{font:.1f}" '
-            f'text-anchor="end">{text}</text>'
-        )
+        out.append(_label(tokens[k], f'transform="translate({at}) rotate(-90)"', font, style))
     return "".join(out), 26 + n * size + pad
 
 
-def _scale(x: float, y: float) -> tuple[str, float]:
+def _scale(x: Real, y: Real) -> tuple[str, float]:
     """Draw the key to the shades; returns it with its height."""
     steps = range(0, LEVELS + 1, 2)
     boxes = "".join(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from imir_lens.figures.style import markup, number, role_class, role_symbol, shorten, svg
+from imir_lens.figures.style import Real, markup, number, role_class, role_symbol, shorten, svg
 
 ROW: Final = 21.0
 LABEL: Final = 330.0
@@ -70,13 +70,13 @@ def attribution_chart(report: Mapping[str, Any], *, name: str = "attribution", s
     return svg(WIDTH, y + 8, "".join(out), name=name, title=title, description=description)
 
 
-def _text(x: float, y: float, text: str, classes: str, *, anchor: str = "start") -> str:
+def _text(x: Real, y: Real, text: str, classes: str, *, anchor: str = "start") -> str:
     return (
         f'<text class="{classes}" x="{x:.1f}" y="{y:.1f}" font-size="11.5" text-anchor="{anchor}">{markup(text)}</text>'
     )
 
 
-def _row(c: Mapping[str, Any], y: float, zero: float, scale: float) -> str:
+def _row(c: Mapping[str, Any], y: float, zero: Real, scale: Real) -> str:
     inside = c["in_circuit"]
     end = zero + c["attribution"] * scale
     x, width = min(zero, end), max(1.0, abs(end - zero))

@@ -24,14 +24,14 @@ from imir_lens.figures.graph_layout import (
     is_loop,
     parse_units,
 )
-from imir_lens.figures.style import markup, number, role_class, role_symbol, shorten, svg, text_width
+from imir_lens.figures.style import Real, markup, number, role_class, role_symbol, shorten, svg, text_width
 from imir_lens.ids import Head
 
 MOST_LOOPS: Final = 4
 MOST_IDLE: Final = 4
 
 
-def _widths(units: Sequence[Unit], baseline: float) -> dict[str, float]:
+def _widths(units: Sequence[Unit], baseline: Real) -> dict[str, float]:
     """Thickness of each unit: the square root of the loss it adds to the model when removed, scaled to 1.6..8."""
     effects = {unit["id"]: max(0.0, (unit["loss_if_removed"]["model"] or baseline) - baseline) for unit in units}
     most = max(effects.values(), default=0.0) or 1.0

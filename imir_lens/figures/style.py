@@ -8,6 +8,9 @@ import math
 from html import escape
 from typing import Final
 
+Real = float | int
+"""A number as JSON gives it: the run-time checks do not take an int for a float."""
+
 ROLES: Final = ("alpha", "beta", "gamma", "delta", "auxiliary")
 
 ROLE_COLOURS: Final[dict[str, dict[str, str]]] = {
@@ -87,7 +90,7 @@ def role_symbol(role: str) -> str:
     return _GREEK.get(base, base) + index.translate(_SUBSCRIPT)
 
 
-def number(value: float | None, *, signed: bool = False) -> str:
+def number(value: Real | None, *, signed: bool = False) -> str:
     """Write a value with three significant digits.
 
     >>> number(13.2), number(0.010142), number(4.8e-6), number(None)
@@ -144,7 +147,7 @@ def shorten(text: str, limit: int) -> str:
     return f"{text[: limit - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def text_width(text: str, size: float) -> float:
+def text_width(text: str, size: Real) -> float:
     """Return about how wide a text is, in SVG units: exact widths need a browser, this errs on the wide side."""
     return 0.61 * size * len(text)
 
@@ -177,7 +180,7 @@ def svg_css(theme: str) -> str:
     return "\n".join(rules)
 
 
-def svg(width: float, height: float, body: str, *, name: str, title: str, description: str, zoom: float = 1.0) -> str:
+def svg(width: Real, height: Real, body: str, *, name: str, title: str, description: str, zoom: Real = 1.0) -> str:
     """Frame a drawing: an accessible SVG that uses only the classes of `svg_css`.
 
     Args:

@@ -12,10 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from imir_lens.figures.style import THEMES, visible
+from imir_lens.figures.style import THEMES, Real, visible
 
-MOST_DATA: Final = 1_800_000
-"""Bytes of attention data in one page: with the bundle (1.3 MB) it stays under 4 MB."""
+MOST_DATA: Final = 1_600_000
+MOST_FIGURES: Final = 800_000
+"""Bytes of attention data and of fixed figures in one page: with the bundle (1.3 MB) it stays under 4 MB."""
 
 LICENCES: Final = (
     "This page contains CircuitsVis (MIT, Copyright (c) 2022 Alan Cooney), read from the installed package.",
@@ -56,7 +57,7 @@ def as_data(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _short(value: float) -> float | int:
+def _short(value: Real) -> Real:
     """Three decimals, and whole numbers without their `.0`: most of a pattern is 0."""
     rounded = round(value, 3)
     return int(rounded) if rounded == int(rounded) else rounded
@@ -80,15 +81,11 @@ def attention_props(example: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def fitting(examples: Sequence[Mapping[str, Any]], most: int = MOST_DATA) -> list[str | None]:
-    """Return each context's data block, or None where it would make the page too large."""
+def fitting(blocks: Sequence[str], most: int) -> list[str | None]:
+    """Return the blocks that fit into a page one after another, None in place of each that does not."""
     out: list[str | None] = []
-    left = most
-    for example in examples:
-        block = as_data(attention_props(example))
-        if len(block) <= left and example["attention"]:
-            left -= len(block)
-            out.append(block)
-        else:
-            out.append(None)
+    for block in blocks:
+        fits = len(block) <= most
+        out.append(block if fits else None)
+        most -= len(block) if fits else 0
     return out

@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from imir_lens.errors import OptionError
 from imir_lens.figures.attention import attention_figure
@@ -21,6 +21,7 @@ COORDINATES_NAME: Final = "coordinates.safetensors"
 _MADE: Final = ("report.html", "report.md", "figures/circuit.svg", "figures/attribution.svg", "figures/attention.svg")
 
 
+@runtime_checkable
 class Savable(Protocol):
     """Anything with a `save(path)`: the coordinates of a model."""
 

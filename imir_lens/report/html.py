@@ -66,17 +66,23 @@ def _stylesheet() -> Markup:
 
 
 def _examples(report: Mapping[str, Any], *, interactive: bool) -> list[dict[str, Any]]:
-    """Return each context with its figure and, where it fits, the data of its interactive view."""
+    """Return each context with its figure and the data of its interactive view, where they fit into the page."""
     examples = report["examples"]
-    blocks = attention_view.fitting(examples) if interactive else [None] * len(examples)
+    figures = [attention_figure(example, name=f"attention-{k}") for k, example in enumerate(examples)]
+    data = [attention_view.as_data(attention_view.attention_props(example)) for example in examples]
     return [
         {
             **example,
-            "figure": Markup(attention_figure(example, name=f"attention-{k}")),
-            "data": None if block is None else Markup(block),
+            "figure": Markup(figure or ""),
+            "data": Markup((interactive and block) or ""),
             "right": example["prediction"] == example["target"],
         }
-        for k, (example, block) in enumerate(zip(examples, blocks, strict=True))
+        for example, figure, block in zip(
+            examples,
+            attention_view.fitting(figures, attention_view.MOST_FIGURES),
+            attention_view.fitting(data, attention_view.MOST_DATA),
+            strict=True,
+        )
     ]
 
 

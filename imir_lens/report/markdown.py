@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from imir_lens.figures.style import number, printable, role_symbol, visible
+from imir_lens.figures.style import Real, number, printable, role_symbol, visible
 from imir_lens.report import summary, tables, words
 
 
@@ -54,7 +54,7 @@ def _example(k: int, example: Mapping[str, Any]) -> str:
         "",
     ]
     for head, pattern in example["attention"].items():
-        row: list[float] = pattern[query]
+        row: list[Real] = pattern[query]
         best = sorted(enumerate(row), key=lambda place: (-place[1], place[0]))[:3]
         seen = ", ".join(f"{code(tokens[j])} at {j}: {share:.0%}" for j, share in best if share >= 0.005)
         lines.append(f"- {text(head)}: {seen}")

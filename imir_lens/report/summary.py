@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from imir_lens.figures.style import number
+from imir_lens.figures.style import Real, number
 from imir_lens.report.words import ROLE_MEANINGS
 
 
@@ -17,7 +17,7 @@ class KeyNumber:
     note: str
 
 
-def _performance(label: str, found: Mapping[str, float] | None, note: str) -> KeyNumber:
+def _performance(label: str, found: Mapping[str, Real] | None, note: str) -> KeyNumber:
     if found is None:
         return KeyNumber(label, number(None), "not measured")
     return KeyNumber(label, number(found["loss"]), f"nats; accuracy {number(found['accuracy'])}; {note}")

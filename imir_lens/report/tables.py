@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from imir_lens.figures.style import number
+from imir_lens.figures.style import Real, number
 from imir_lens.report.words import ROLE_MEANINGS
 
 Kind = Literal["text", "number", "code", "role"]
@@ -41,7 +41,7 @@ class Table:
         return spans if any(name for name, _ in spans) else []
 
 
-def _both(values: Mapping[str, float | None] | None) -> list[str]:
+def _both(values: Mapping[str, Real | None] | None) -> list[str]:
     return [number((values or {}).get(side)) for side in ("surrogate", "model")]
 
 

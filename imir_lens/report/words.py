@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from imir_lens.figures.style import base_role
+from imir_lens.figures.style import Real, base_role
 from imir_lens.ids import CoordinateId, Path
 
 ROLE_MEANINGS: Final[dict[str, str]] = {
@@ -76,7 +76,7 @@ def _offset(head: str, identity: CoordinateId, k: int, towards: str) -> str:
     return f"{head} {towards} the position {_count(abs(k))} {direction}."
 
 
-def _score(identity: CoordinateId, value: float | None) -> str:
+def _score(identity: CoordinateId, value: Real | None) -> str:
     head = f"Head {identity.head}"
     less = value is not None and value < 0
     towards = "attends away from" if less else "attends to"
@@ -104,7 +104,7 @@ def _score(identity: CoordinateId, value: float | None) -> str:
     return f"{head} {towards} {relation} tokens, whatever the query."
 
 
-def _readout(identity: CoordinateId, role: str, value: float | None) -> str:
+def _readout(identity: CoordinateId, role: str, value: Real | None) -> str:
     less = value is not None and value < 0
     path, relation = identity.key, identity.relation
     moved = "lowered" if less else "raised"
@@ -132,7 +132,7 @@ def _readout(identity: CoordinateId, role: str, value: float | None) -> str:
     return f"The output is {moved} for {relation} tokens{source}."
 
 
-def describe(identity: str, role: str, value: float | None = None) -> str:
+def describe(identity: str, role: str, value: Real | None = None) -> str:
     """Say in one sentence what a coordinate does.
 
     >>> describe("L0H0/score/q:res/k:res/offset+1", "alpha", 6.7)

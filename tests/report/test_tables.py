@@ -1,0 +1,67 @@
+from sample_report import sample_report
+
+from imir_lens.report import summary, tables
+
+
+def test_the_units_table_has_losses_and_accuracies_side_by_side():
+    table = tables.units_table(sample_report())
+    assert table.groups == [("", 4)] or [name for name, _ in table.groups][-2:] == [
+        "loss if removed (nats)",
+        "accuracy if removed",
+    ]
+    assert sum(span for _, span in table.groups) == len(table.columns)
+    beta = table.rows[0]
+    assert beta[:3] == ["beta", "L1H0/score/q:res/k:L0H0/same", "+27.7"]
+    assert beta[4:] == ["11.9", "13.2", "0.0110", "0.0200"]
+
+
+def test_the_evaluation_table_names_all_six_and_what_was_not_measured():
+    rows = tables.evaluation_table(sample_report("not_detected")).rows
+    assert [row[0] for row in rows] == ["model", "surrogate", "circuit only", "without circuit", "Bayes", "chance"]
+    assert rows[0][1:3] == ["4.61", "0.0190"]
+    assert rows[2][1] == rows[3][2] == "–"  # noqa: RUF001
+    report = sample_report()
+    report["evaluation"]["chance_ablated"] = {"loss": 5.0, "accuracy": 0.0}
+    assert tables.evaluation_table(report).rows[4][:2] == ["nothing kept", "5.00"]
+
+
+def test_roles_list_their_units_and_missing_accuracies_are_blank():
+    report = sample_report("memory")
+    del report["circuit"]["roles"][0]["accuracy_if_removed"]
+    row = tables.roles_table(report).rows[0]
+    assert row[0] == "delta"
+    assert row[2].split("\n") == ["readout/via:L0H0.L1H0/assoc", "readout/via:res/assoc"]
+    assert row[3:] == ["2.20", "2.90", "–", "–"]  # noqa: RUF001
+
+
+def test_the_heads_table_shows_every_head():
+    rows = tables.heads_table(sample_report("deep")).rows
+    assert len(rows) == 15
+    assert rows[0][:4] == ["L0H0", "0.940", "+1", "0.972"]
+    assert rows[0][-1] == "previous token"
+
+
+def test_provenance_names_seeds_sizes_and_versions():
+    told = {row[0]: row[1] for row in tables.provenance_table(sample_report()).rows}
+    assert told["seeds"] == "0 (search contexts 0, test contexts 1)"
+    assert told["made with"] == "imir_lens 0.1.0, transformer_lens 4.3.0, torch 2.13.0"
+    assert "pairs 8" in told["task"]
+    assert told["search"] == "16 evaluations, 5 gradient passes, 0.820 s"
+
+
+def test_key_numbers_fit_the_outcome():
+    labels = [key.label for key in summary.key_numbers(sample_report())]
+    assert labels[0] == "units in the circuit"
+    assert "without the circuit" in labels
+    assert "without the circuit" not in [key.label for key in summary.key_numbers(sample_report("not_detected"))]
+
+
+def test_an_absence_is_explained_by_its_losses():
+    report = sample_report("not_detected")
+    reasons = []
+    for model, projection in [(4.0, 4.0), (0.01, 4.0), (0.01, 0.01)]:
+        report["evaluation"]["model"]["loss"], report["evaluation"]["projection"]["loss"] = model, projection
+        reasons.append(dict(summary.not_detected_notes(report))["What this says"])
+    assert "does not solve" in reasons[0]
+    assert "lies outside" in reasons[1]
+    assert "passed the checks" in reasons[2]
