@@ -155,6 +155,15 @@ def test_native_bridges_of_odd_sizes_open(generator: torch.Generator) -> None:
 
 
 @needs_native_bridge
+def test_a_file_saved_from_a_native_bridge_opens(tmp_path: Path, contexts: Tensor, golden: Tensor) -> None:
+    model = _live_recall()
+    torch.save({"state_dict": model.state_dict(), "cfg": model.cfg.to_dict()}, tmp_path / "bridge.pt")
+    opened = open_model(tmp_path / "bridge.pt")
+    assert opened.weights.sha256() == open_model(RECALL).weights.sha256()
+    assert (opened.logits(contexts)[:, -1] - golden).abs().max() < 1e-5 * golden.abs().max()
+
+
+@needs_native_bridge
 def test_a_bridge_in_compatibility_mode_fires_each_hook_once(contexts: Tensor) -> None:
     model = _live_recall()
     plain = open_model(_live_recall())
