@@ -1,8 +1,8 @@
 """Taking coordinates out of a real model, through hooks, leaving no trace on it.
 
-Removing coordinates from a head's score changes it by `Δ = Σ c · A_u R A_vᵀ`, with the patterns of that same run, so that
-ablations in one layer are seen by the next. At `hook_pattern` this is the tilt `p ∝ p · exp(−Δ)`, exact because a softmax
-forgets constants. Where a pattern underflowed to zero its logarithm is gone; there the score is recomputed from
+Removing coordinates from a head's score changes it by `Δ = Σ c · A_u R A_vᵀ`, with the patterns of that same run, so
+that ablations in one layer are seen by the next. At `hook_pattern` this is the tilt `p ∝ p · exp(−Δ)`, exact because a
+softmax forgets constants. Where a pattern underflowed to zero its logarithm is gone; there the score is recomputed from
 `hook_q` and `hook_k`. At the readout the coordinates' logits are subtracted.
 """
 

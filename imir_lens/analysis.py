@@ -118,8 +118,8 @@ def run_analysis(
     notes = []
     if projector.n_cut_:
         notes.append(
-            f"{projector.n_cut_} of {projector.n_cut_ + len(projector.space_.paths)} paths were cut; no coordinate that "
-            f"reads through them exceeds {projector.cut_:.3g}."
+            f"{projector.n_cut_} of {projector.n_cut_ + len(projector.space_.paths)} paths were cut; "
+            f"no coordinate that reads through them exceeds {projector.cut_:.3g}."
         )
     verdict = judge(circuit, evidence, task=task.name, bayes=bayes, chance=chance, stability=stability, notes=notes)
     return Analysis(

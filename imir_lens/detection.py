@@ -17,37 +17,22 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from imir_lens.backups import add_backups
 from imir_lens.coordinates import Coordinates
 from imir_lens.errors import OptionError
 from imir_lens.evaluation import Score
-from imir_lens.ids import CoordinateId, Head, Path
-from imir_lens.roles import BASE_ROLES, assign_roles, base_of
+from imir_lens.ids import Head, Path
+from imir_lens.roles import BASE_ROLES, Unit, base_of, units_of
 from imir_lens.search import Meter, minimal_subset
 from imir_lens.surrogate import Surrogate
 from imir_lens.tasks.base import Batch
 
 _log = logging.getLogger(__name__)
 
-# The behaviour survives a removal when these shares of what the projection gains over "nothing" are left, in accuracy and
-# in loss: accuracy alone can hang on a residue of the readout, loss alone on hedging. Without one role, guessing among the
-# words of the context can keep half of the accuracy (two pairs), so only near-complete survival counts as a backup.
-# Without the whole circuit no such guess is left, and a second mechanism may serve only some contexts.
-_SURVIVES_ROLE = Score(loss=0.5, accuracy=0.8)
-_SURVIVES_ALL = Score(loss=0.2, accuracy=0.4)
 # Coordinates this much smaller than the largest are float32 rounding, and are treated as absent throughout.
 _NEGLIGIBLE = 1e-6
 # Nothing is searched for when the projection itself does not do the task: it must close this share of the loss.
 _WORTH_SEARCHING = 0.1
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One coordinate of a circuit."""
-
-    id: CoordinateId
-    place: int
-    role: str
-    value: float
 
 
 @dataclass(frozen=True)
@@ -60,7 +45,7 @@ class Circuit:
         attribution: of every coordinate, flat; positive means it lowers the loss.
         budget: share of the loss gap allowed.
         limit: the loss the search had to stay within.
-        projection, nothing, surrogate: scores of all coordinates, of none, and of the circuit's, on the search contexts.
+        projection, nothing, surrogate: scores of all coordinates, none, and the circuit's, on the search contexts.
         minimal: no single unit can go without breaking the limit.
         backups: ids added because the behaviour survived without the first circuit or one of its roles.
         evaluations, gradient_passes, seconds: what the search cost.
@@ -130,20 +115,20 @@ def detect(
     if candidates is not None:
         everything &= candidates
     nothing, projection = meter.score(torch.zeros_like(everything)), meter.score(everything)
-    limit = _limit(projection, nothing, budget)
+    limit = meter.limit(everything, budget)
     attribution = torch.zeros_like(coordinates.values)
     first: list[int] = []
     places: list[int] = []
     if nothing.loss - projection.loss > _WORTH_SEARCHING * nothing.loss:
         attribution = meter.attribution(everything)
         stay = stay or path_stay(surrogate.patterns(coordinates.values, batch[:64]), batch[:64])
-        first = minimal_subset(meter, _ranking(attribution, everything), limit)
-        places = _with_backups(meter, first, everything, budget, stay)
+        first = minimal_subset(meter, meter.ranking(attribution, everything), limit)
+        places = add_backups(meter, first, everything, budget, stay)
         _log.debug("circuit of %d, %d with backups, after %d evaluations", len(first), len(places), meter.evaluations)
     places.sort(key=lambda place: -abs(float(attribution[place])))
     return Circuit(
         coordinates=coordinates,
-        units=_units(coordinates, places, stay) if stay else (),
+        units=units_of(coordinates, places, stay) if stay else (),
         attribution=attribution,
         budget=budget,
         limit=limit,
@@ -189,66 +174,3 @@ def bootstrap_jaccard(circuit: Circuit, batch: Batch, *, n: int, generator: torc
         places = {unit.place for unit in again.units}
         total += len(found & places) / len(found | places)
     return total / n
-
-
-def _limit(projection: Score, nothing: Score, budget: float) -> float:
-    return projection.loss + budget * max(0.0, nothing.loss - projection.loss)
-
-
-def _ranking(attribution: Float[Tensor, " coordinate"], chosen: Bool[Tensor, " coordinate"]) -> list[int]:
-    """Places by |attribution|, most first: a gate can look harmful on the way from nothing to all, and still be needed."""
-    order = attribution.abs().masked_fill(~chosen, -torch.inf).argsort(descending=True, stable=True)
-    return order[: int(chosen.sum())].tolist()
-
-
-def _units(coordinates: Coordinates, places: list[int], stay: Callable[[Path], float]) -> tuple[Unit, ...]:
-    values = [(coordinates.space.id(place), float(coordinates.values[place])) for place in places]
-    roles = assign_roles(values, stay)
-    return tuple(Unit(name, place, roles[name], value) for place, (name, value) in zip(places, values, strict=True))
-
-
-def _with_backups(
-    meter: Meter,
-    first: list[int],
-    everything: Bool[Tensor, " coordinate"],
-    budget: float,
-    stay: Callable[[Path], float],
-) -> list[int]:
-    """Add what carries the behaviour when the circuit, or one of its roles, is taken out."""
-    nothing = meter.score(torch.zeros_like(everything))
-    places = list(first)
-    settled: set[frozenset[int]] = set()
-    while True:
-        group = _surviving_group(meter, places, everything, stay, settled)
-        if group is None:
-            return places
-        rest = everything & ~meter.mask(sorted(group))
-        ranking = _ranking(meter.attribution(rest), rest)
-        found = minimal_subset(meter, ranking, _limit(meter.score(rest), nothing, budget))
-        places += [place for place in found if place not in places]
-        settled.add(group)
-
-
-def _surviving_group(
-    meter: Meter,
-    places: list[int],
-    everything: Bool[Tensor, " coordinate"],
-    stay: Callable[[Path], float],
-    settled: set[frozenset[int]],
-) -> frozenset[int] | None:
-    """Return a group (the whole circuit, or a role) without which the behaviour goes on; None when there is none."""
-    if not places:
-        return None
-    nothing, projection = meter.score(torch.zeros_like(everything)), meter.score(everything)
-    units = _units(Coordinates(meter.surrogate.space, meter.values), places, stay)
-    groups = [(frozenset(places), _SURVIVES_ALL)]
-    for role in BASE_ROLES[:-1]:
-        members = frozenset(unit.place for unit in units if base_of(unit.role) == role)
-        groups += [(members, _SURVIVES_ROLE)] if members else []
-    for group, share in groups:
-        if group not in settled:
-            left = meter.score(everything & ~meter.mask(sorted(group)))
-            accurate = left.accuracy - nothing.accuracy >= share.accuracy * (projection.accuracy - nothing.accuracy)
-            if accurate and nothing.loss - left.loss >= share.loss * (nothing.loss - projection.loss):
-                return group
-    return None

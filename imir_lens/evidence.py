@@ -49,7 +49,7 @@ class Evidence:
 
     @property
     def faithfulness(self) -> float:
-        """`(loss(without_all) − loss(circuit)) / (loss(without_all) − loss(model))`: 1 when the circuit alone does it."""
+        """`(loss(without_all) − loss(circuit)) / (loss(without_all) − loss(model))`: 1 when the circuit suffices."""
         return _share(self.without_all.loss - self.circuit.loss, self.without_all.loss - self.model.loss)
 
     @property

@@ -9,7 +9,7 @@ from torch import Tensor
 from imir_lens.coordinates import Coordinates
 from imir_lens.detection import Circuit
 from imir_lens.explained import Explained
-from imir_lens.ids import Head
+from imir_lens.ids import CoordinateId, Head
 from imir_lens.tasks.base import Batch
 
 
@@ -74,9 +74,7 @@ def _summarise(
         copy_mass=_copy_mass(pattern, offset, batch, last=head.layer == space.paths.n_layers - 1),
         match=float(through.max()) if same.numel() > 1 else 0.0,
         copying=copying,
-        labels=tuple(
-            dict.fromkeys(unit.role for unit in circuit.units if _carried_by(unit.id.head, unit.id.key, head))
-        ),
+        labels=tuple(dict.fromkeys(unit.role for unit in circuit.units if _carrier(unit.id) == head)),
     )
 
 
@@ -90,9 +88,8 @@ def _copy_mass(pattern: Float[Tensor, "context position position"], offset: int,
     return float(mass[batch.mask & (keys >= 0)].mean()) if bool((batch.mask & (keys >= 0)).any()) else 0.0
 
 
-def _carried_by(score_head: Head | None, path: object, head: Head) -> bool:
+def _carrier(unit: CoordinateId) -> Head | None:
     """Scores belong to their head; readouts to the last head of their path."""
-    if score_head is not None:
-        return score_head == head
-    heads = getattr(path, "heads", ())
-    return bool(heads) and heads[-1] == head
+    if unit.head is not None:
+        return unit.head
+    return unit.key.heads[-1] if unit.key is not None and unit.key.heads else None

@@ -17,6 +17,7 @@ token classes (query class > key class; at the readout, source class > output cl
 import re
 from dataclasses import dataclass
 from functools import total_ordering
+from itertools import pairwise
 
 from imir_lens.errors import CoordinateError
 
@@ -61,7 +62,7 @@ class Path:
 
     def __post_init__(self) -> None:
         layers = [head.layer for head in self.heads]
-        if any(later <= earlier for earlier, later in zip(layers, layers[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(layers)):
             raise CoordinateError(f"path {self} does not go up in layers")
 
     def __str__(self) -> str:

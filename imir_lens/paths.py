@@ -1,7 +1,7 @@
 """Residual paths: the chains of heads that content can take through the model.
 
-The stream entering layer l is `x = Σ_p A_p · source · V_p` over the paths p through layers below l. Paths are kept in an
-order in which those entering layer l are the first `n_entering[l]`, so that "everything upstream" is a slice.
+The stream entering layer l is `x = Σ_p A_p · source · V_p` over the paths p through layers below l. Paths are kept in
+an order in which those entering layer l are the first `n_entering[l]`, so that "everything upstream" is a slice.
 """
 
 from collections.abc import Iterable

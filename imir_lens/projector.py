@@ -1,10 +1,11 @@
 r"""The IMIR projector: from weights to coordinates, and back to the blocks they describe.
 
 A block of head h for query path u and key path v is `B = E V_u W_QK V_vᵀ Eᵀ / scale` over pairs of tokens, and the same
-with `W_pos` over pairs of positions; a readout block is `B = E V_p W_U`. The projection replaces each block by its means
-over the orbits of the task's symmetry, an orthogonal projector. Means come from traces: with `q_s = E_s V_u W_Q` and
-`k_t = E_t V_v W_K`, the mean over `same` pairs is `Σ_s q_s·k_s / n`, over a class pair `q̄_a·k̄_b`, over an offset a
-diagonal sum; all pairs of paths at once are one matrix product, and no vocabulary-squared block is formed.
+with `W_pos` over pairs of positions; a readout block is `B = E V_p W_U`. The projection replaces each block by its
+means over the orbits of the task's symmetry, an orthogonal projector. Means come from traces: with
+`q_s = E_s V_u W_Q` and `k_t = E_t V_v W_K`, the mean over `same` pairs is `Σ_s q_s·k_s / n`, over a class pair
+`q̄_a·k̄_b`, over an offset a diagonal sum; all pairs of paths at once are one matrix product, and no vocabulary-squared
+block is formed.
 
 Coordinates are the orbit means in the basis of contrasts, with the gauge fixed:
 

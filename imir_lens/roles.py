@@ -10,13 +10,25 @@ alpha, beta, gamma and delta are positive coordinates; a head pushed *away* from
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from imir_lens.coordinates import Coordinates
 from imir_lens.ids import CoordinateId, Head, Path
 
 BASE_ROLES = ("alpha", "beta", "gamma", "delta", "auxiliary")
 ASSOCIATIONS = ("assoc", "assoc-reverse")
 # Content is "moved" by a path when less than half of it, on average over queries, comes from the query's own position.
 _STAYS = 0.5
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One coordinate of a circuit."""
+
+    id: CoordinateId
+    place: int
+    role: str
+    value: float
 
 
 def base_role(
@@ -73,3 +85,10 @@ def _layer(unit: CoordinateId) -> int:
         return unit.head.layer
     last = [path.heads[-1].layer for path in unit.paths if path.heads]
     return last[0] if last else -1
+
+
+def units_of(coordinates: Coordinates, places: Sequence[int], stay: Callable[[Path], float]) -> tuple[Unit, ...]:
+    """Return coordinates, by place, as the units of one circuit."""
+    values = [(coordinates.space.id(place), float(coordinates.values[place])) for place in places]
+    roles = assign_roles(values, stay)
+    return tuple(Unit(name, place, roles[name], value) for place, (name, value) in zip(places, values, strict=True))

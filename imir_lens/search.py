@@ -49,6 +49,19 @@ class Meter:
         batch = self.batch[:_ATTRIBUTION_CONTEXTS]
         return attribute(self.surrogate, self.values, batch, chosen=chosen, points=points)
 
+    def limit(self, everything: Bool[Tensor, " coordinate"], budget: float) -> float:
+        """Return the loss allowed to a circuit: `loss(everything) + budget · (loss(nothing) − loss(everything))`."""
+        most, least = self.score(torch.zeros_like(everything)).loss, self.score(everything).loss
+        return least + budget * max(0.0, most - least)
+
+    def ranking(self, attribution: Float[Tensor, " coordinate"], chosen: Bool[Tensor, " coordinate"]) -> list[int]:
+        """Return the chosen places by |attribution|, most first.
+
+        By size, not by sign: a gate can look harmful on the way from nothing to all, and still be needed.
+        """
+        order = attribution.abs().masked_fill(~chosen, -torch.inf).argsort(descending=True, stable=True)
+        return order[: int(chosen.sum())].tolist()
+
     def mask(self, places: Sequence[int]) -> Bool[Tensor, " coordinate"]:
         """Return the mask of some places."""
         mask = torch.zeros_like(self.values, dtype=torch.bool)

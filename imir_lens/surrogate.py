@@ -1,8 +1,8 @@
 """The surrogate: the model made of its coordinates alone.
 
 It never touches d_model: scores are sums of coordinates times relations, patterns their softmax, contents the products
-of patterns, logits again sums of coordinates. It is differentiable in the coordinates, and its cost falls with the number of
-coordinates that are not zero.
+of patterns, logits again sums of coordinates. It is differentiable in the coordinates, and its cost falls with the
+number of coordinates that are not zero.
 """
 
 from collections.abc import Iterator

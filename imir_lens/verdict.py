@@ -82,9 +82,9 @@ def judge(
         )
         return Verdict("not_detected", level, text, tuple(caveats))
     text = (
-        f"The model does {task} {_WORDS[named]}: {_list_roles(circuit)}. Without these {len(circuit.units)} coordinates "
-        f"accuracy falls from {evidence.model.accuracy:.3f} to {evidence.without_circuit.accuracy:.3f}; with them alone "
-        f"it is {evidence.circuit.accuracy:.3f}."
+        f"The model does {task} {_WORDS[named]}: {_list_roles(circuit)}. Without these {len(circuit.units)} "
+        f"coordinates accuracy falls from {evidence.model.accuracy:.3f} to {evidence.without_circuit.accuracy:.3f}; "
+        f"with them alone it is {evidence.circuit.accuracy:.3f}."
     )
     return Verdict(named, level, text, tuple(caveats))
 
