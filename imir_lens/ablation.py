@@ -66,7 +66,7 @@ class _AblatedRun:
         reads = Reads.of(self.space, self.values != 0)
         self.batch = batch
         self._scale = scale
-        self.context = ContextRelations.evaluate(self.space, batch.tokens)
+        self.context = ContextRelations.evaluate(self.space, batch.tokens, dtype=self.values.dtype)
         self.contents = Contents(self.space, reads, len(batch), self.values)
         self._vectors: dict[str, Tensor] = {}
 
@@ -90,7 +90,7 @@ class _AblatedRun:
 
     def _remember(self, name: str) -> Any:
         def hook(tensor: Tensor, hook: Any) -> None:
-            self._vectors[name] = tensor
+            self._vectors[name] = tensor.to(self.values.dtype)
 
         return hook
 
@@ -117,7 +117,7 @@ class _AblatedRun:
         """Logarithm of a pattern, with what underflowed recomputed from queries and keys."""
         n_positions = pattern.shape[-1]
         hidden = torch.ones(n_positions, n_positions, dtype=torch.bool, device=pattern.device).triu(1)
-        log_pattern = pattern.log().masked_fill(hidden, -torch.inf)
+        log_pattern = pattern.to(self.values.dtype).log().masked_fill(hidden, -torch.inf)
         # Below the smallest normal number a float has lost digits, and a zero has lost everything.
         lost = (pattern < torch.finfo(pattern.dtype).tiny) & ~hidden
         if bool(lost.any()):

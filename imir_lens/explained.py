@@ -53,7 +53,7 @@ def capture(model: LensModel, heads: tuple[Head, ...], batch: Batch) -> Capture:
     patterns, scores = {}, {}
     for head in heads:
         prefix = f"blocks.{head.layer}.attn.hook_"
-        q, k = cache[prefix + "q"][:, :, head.index], cache[prefix + "k"][:, :, head.index]
+        q, k = (cache[prefix + name][:, :, head.index].to(model.weights.W_E.dtype) for name in "qk")
         patterns[head] = cache[prefix + "pattern"][:, head.index]
         scores[head] = q @ k.mT / model.weights.scale
     return Capture(patterns, scores, at_queries(logits, batch))
@@ -62,7 +62,7 @@ def capture(model: LensModel, heads: tuple[Head, ...], batch: Batch) -> Capture:
 def explain(captured: Capture, coordinates: Coordinates, batch: Batch) -> Explained:
     """Compare the coordinates' terms with a model's scores and logits."""
     space, values = coordinates.space, coordinates.values
-    context = ContextRelations.evaluate(space, batch.tokens)
+    context = ContextRelations.evaluate(space, batch.tokens, dtype=values.dtype)
     contents = Contents(space, Reads.of(space, values != 0), len(batch), values)
     n_positions = space.n_positions
     causal = torch.ones(n_positions, n_positions, dtype=torch.bool, device=values.device).tril()

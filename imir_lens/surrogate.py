@@ -70,7 +70,7 @@ class Surrogate:
         self, values: Tensor, batch: Batch, reads: Reads, *, all_rows: bool = False
     ) -> tuple[Float[Tensor, "context query vocab"], dict[Head, Float[Tensor, "context position position"]]]:
         space = self.space
-        context = ContextRelations.evaluate(space, batch.tokens)
+        context = ContextRelations.evaluate(space, batch.tokens, dtype=values.dtype)
         contents = Contents(space, reads, len(batch), values)
         n_positions = space.n_positions
         hidden = torch.ones(n_positions, n_positions, dtype=torch.bool, device=values.device).triu(1)

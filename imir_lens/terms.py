@@ -38,15 +38,17 @@ class ContextRelations:
     partners: tuple[Int[Tensor, "context position"], ...]
 
     @classmethod
-    def evaluate(cls, space: CoordinateSpace, tokens: Int[Tensor, "context position"]) -> "ContextRelations":
-        """Evaluate a space's relations on contexts."""
+    def evaluate(
+        cls, space: CoordinateSpace, tokens: Int[Tensor, "context position"], *, dtype: torch.dtype
+    ) -> "ContextRelations":
+        """Evaluate a space's relations on contexts, as numbers of the coordinates' dtype."""
         relations, device = space.relations, tokens.device
         class_of = relations.class_of().to(device)[tokens]
         partners = tuple(partner.to(device)[tokens] for partner in relations.matchings.values())
         return cls(
             tokens,
-            torch.nn.functional.one_hot(class_of, len(relations.classes)).float(),
-            tuple((partner.unsqueeze(2) == tokens.unsqueeze(1)).float() for partner in partners),
+            torch.nn.functional.one_hot(class_of, len(relations.classes)).to(dtype),
+            tuple((partner.unsqueeze(2) == tokens.unsqueeze(1)).to(dtype) for partner in partners),
             partners,
         )
 
@@ -109,6 +111,7 @@ class Contents:
 
         With `queries_only` the pattern's rows are the queries' (the last layer, where no other row is read).
         """
+        pattern = pattern.to(self.by_place[0].dtype)  # a model may run in half precision
         for before, place in self.space.paths.extensions(head):
             if place in self.reads.needed:
                 self.by_place[place] = pattern if before == 0 else pattern @ self.by_place[before]
