@@ -91,12 +91,22 @@ class CoordinateId:
         query: path of the query content (None means `const`); at a readout, always None.
         key: path of the key content; at a readout, the path read (None means `const`).
         relation: the relation's name, see the module's grammar.
+
+    Raises:
+        CoordinateError: when a head would read a path that does not end below it.
     """
 
     head: Head | None
     query: Path | None
     key: Path | None
     relation: str
+
+    def __post_init__(self) -> None:
+        if self.head is None:
+            return
+        for path in self.paths:
+            if path.heads and path.heads[-1].layer >= self.head.layer:
+                raise CoordinateError(f"in '{self}', path {path} does not end below layer {self.head.layer}")
 
     @property
     def is_score(self) -> bool:
@@ -134,9 +144,6 @@ class CoordinateId:
             head = Head.parse(match["head"])
             query = None if match["query"] == "const" else Path.parse(match["query"])
             key = Path.parse(match["key"])
-            for path in (query, key):
-                if path is not None and path.heads and path.heads[-1].layer >= head.layer:
-                    raise CoordinateError(f"in {text!r}, path {path} does not end below layer {head.layer}")
             return cls(head, query, key, match["relation"])
         if match := _READOUT.fullmatch(text):
             via = match["via"]
