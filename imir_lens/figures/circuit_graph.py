@@ -13,6 +13,7 @@ from typing import Any, Final
 from imir_lens.figures.graph_layout import (
     LANE,
     LOOP,
+    MOST_LOOPS,
     NODE_HEIGHT,
     NODE_WIDTH,
     Canvas,
@@ -27,7 +28,6 @@ from imir_lens.figures.graph_layout import (
 from imir_lens.figures.style import Real, markup, number, role_class, role_symbol, shorten, svg, text_width
 from imir_lens.ids import Head
 
-MOST_LOOPS: Final = 4
 MOST_IDLE: Final = 4
 
 
@@ -48,11 +48,11 @@ def _relation(unit: Unit) -> str:
     return str(unit["id"]).rpartition("/")[2]
 
 
-def _label(unit: Unit, x: float, y: float, thick: float, tail: str = "") -> str:
+def _label(unit: Unit, x: float, y: float, thick: float) -> str:
     """Draw a pill: the role's sign, the relation and the value."""
-    sign, name = role_symbol(unit["role"]), shorten(_relation(unit) + tail, 20)
+    sign, name = role_symbol(unit["role"]), shorten(_relation(unit), 20)
     value = number(unit["value"], signed=True)
-    width = _pill_width(unit, tail)
+    width = _pill_width(unit)
     role = role_class(unit["role"])
     return (
         f'<g>{_tooltip(unit)}<rect class="pill {role}" stroke-width="{min(3.0, 0.8 + thick / 4):.1f}" rx="10" '
@@ -62,8 +62,8 @@ def _label(unit: Unit, x: float, y: float, thick: float, tail: str = "") -> str:
     )
 
 
-def _pill_width(unit: Unit, tail: str = "") -> float:
-    words = f"{role_symbol(unit['role'])} {shorten(_relation(unit) + tail, 20)} {number(unit['value'], signed=True)}"
+def _pill_width(unit: Unit) -> float:
+    words = f"{role_symbol(unit['role'])} {shorten(_relation(unit), 20)} {number(unit['value'], signed=True)}"
     return text_width(words, 11.5) * 0.93 + 16
 
 

@@ -18,6 +18,8 @@ WIDE_COLUMN: Final = 232.0
 COLUMN: Final = 204.0
 LOOP: Final = 27.0
 LANE: Final = 25.0
+LABEL: Final = 150.0
+MOST_LOOPS: Final = 4
 
 Unit = Mapping[str, Any]
 Box = tuple[float, float, float, float]
@@ -117,11 +119,15 @@ class Canvas:
         for node in every:
             height = NODE_HEIGHT / 2 + 2
             self.boxes.append((node.left, node.y - height, node.right, node.y + height))
-        self.top = min(node.y - NODE_HEIGHT / 2 - LOOP * len(node.loops) for node in every) - 12
+            # The loops' labels, which are wider than the node.
+            loops = min(len(node.loops), MOST_LOOPS) * LOOP
+            self.boxes.append((node.x - LABEL / 2, node.y - height - loops - 4, node.x + LABEL / 2, node.y - height))
+        self.top = min(node.y - NODE_HEIGHT / 2 - LOOP * min(len(node.loops), MOST_LOOPS) for node in every) - 12
         self.bottom = max(node.y for node in every) + NODE_HEIGHT / 2 + 14
         self.lanes = {"above": 0, "below": 0}
         self.value_lane: float | None = None
         self.ports: dict[tuple[Head | None, str], int] = defaultdict(int)
+        self.parallel: dict[tuple[Head | None, Head | None, str], int] = defaultdict(int)
 
     def column(self, head: Head | None, *, end: bool) -> int:
         """Return the column of a head; None is the source, or at the end of an edge the output."""
@@ -150,7 +156,7 @@ class Canvas:
         if side == "readout" and lane:
             side = "stream"
         self.ports[head, side] += 1
-        shift = 5.0 * (self.ports[head, side] - 1)
+        shift = 7.0 * (self.ports[head, side] - 1)
         base = {"query": -12.0, "key": -1.0, "value": 13.0, "chain": 6.0, "readout": -5.0, "stream": 10.0}[side]
         return max(-18.0, min(18.0, base + (-shift if side == "query" else shift)))
 
@@ -163,6 +169,9 @@ class Canvas:
         x1, y1 = end.left - 7, end.y + self.port(edge.end, edge.side, lane=b > a + 1)
         if edge.side == "value":
             x1 += 5
+        # Edges with both ends in common would lie on each other: each next one leaves a bit lower.
+        y0 = min(y0 + 9.0 * self.parallel[edge.start, edge.end, edge.side], start.y + 18)
+        self.parallel[edge.start, edge.end, edge.side] += 1
         if b == a + 1:
             bend = (x1 - x0) * 0.45
             points = [_bezier(x0, y0, bend, x1, y1, t) for t in (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)]
@@ -180,9 +189,9 @@ class Canvas:
 
     def place(self, points: Sequence[tuple[float, float]], width: float) -> tuple[float, float]:
         """Return the first point where a label of this width covers nothing, shifting up and down where none is."""
-        for dy in (0.0, -17.0, 17.0, -34.0, 34.0):
+        for dy in sorted(range(-80, 81, 4), key=lambda step: (abs(step), step)):
             for x, y in points:
-                box = (x - width / 2, y + dy - 9, x + width / 2, y + dy + 9)
+                box = (x - width / 2, y + dy - 10.5, x + width / 2, y + dy + 10.5)
                 if not any(_overlap(box, other) for other in self.boxes):
                     self.boxes.append(box)
                     return x, y + dy

@@ -105,6 +105,7 @@ def render_html(report: Mapping[str, Any]) -> str:
         .render(
             report=report,
             policy=_policy(scripts),
+            subject=summary.subject(report),
             stylesheet=_stylesheet(),
             scripts=[Markup(code) for code in scripts],
             installed=bundle is not None,

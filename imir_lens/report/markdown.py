@@ -73,7 +73,7 @@ def render_markdown(report: Mapping[str, Any], *, figures: bool = True) -> str:
     """
     verdict, unexplained = report["verdict"], report["unexplained"]
     parts = [
-        f"# Circuit report: {text(report['model']['source'])} on {text(report['task']['name'])}\n",
+        f"# Circuit report: {text(summary.subject(report))} on {text(report['task']['name'])}\n",
         f"**{text(verdict['text'])}**\n",
         f"Mechanism: {words.MECHANISMS[verdict['mechanism']]}. Evidence level: {text(verdict['evidence_level'])}.\n",
         *(f"- {text(key.label)}: **{key.value}** ({text(key.note)})" for key in summary.key_numbers(report)),
@@ -92,6 +92,10 @@ def render_markdown(report: Mapping[str, Any], *, figures: bool = True) -> str:
     else:
         parts.append("No unit survived.\n")
     parts.append("## Which coordinates matter\n")
+    parts.append(
+        "Attribution: how much a coordinate accounts for of the fall of the surrogate's loss from no coordinates to "
+        "all of them, in nats; positive means that it helps.\n"
+    )
     if figures:
         parts.append("![Attributions and the cut](figures/attribution.svg)\n")
     parts.append(table(tables.coordinates_table(report, most=20)))

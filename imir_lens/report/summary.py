@@ -1,5 +1,6 @@
 """What stands at the top of a report: its key numbers, and what to say when nothing was detected."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,12 @@ class KeyNumber:
     label: str
     value: str
     note: str
+
+
+def subject(report: Mapping[str, Any]) -> str:
+    """Return the short name of the model: the last part of a path; the whole stands with the provenance."""
+    source: str = report["model"]["source"]
+    return re.split(r"[/\\]", source.rstrip("/\\"))[-1] or source
 
 
 def _performance(label: str, found: Mapping[str, Real] | None, note: str) -> KeyNumber:

@@ -99,6 +99,18 @@ def test_thickness_grows_with_the_loss_when_removed():
     assert thickness(after, "alpha") > 2 * thickness(after, "beta")
 
 
+def test_edges_with_both_ends_in_common_stand_apart():
+    report = sample_report("memory")
+    twin = {**report["circuit"]["units"][0], "id": "readout/via:L1H0/assoc"}
+    report["circuit"]["units"].append(twin)
+    starts = [
+        path.get("d").split("C")[0]
+        for path in draw(report).iter(f"{SVG}path")
+        if twin["id"] in (path.findtext(f"{SVG}title") or "") or "via:L0H0.L1H0" in (path.findtext(f"{SVG}title") or "")
+    ]
+    assert len(starts) == len(set(starts)) == 3
+
+
 def test_many_units_on_one_head_are_counted_not_piled_up():
     report = sample_report("recall")
     unit = report["circuit"]["units"][2]

@@ -1,5 +1,6 @@
 """The page in a real browser, without a network."""
 
+import html
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from helpers_report import Page, hostile_report
 from sample_report import sample_report
 
 from imir_lens.report.html import render_html
+from imir_lens.report.summary import subject
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
@@ -59,7 +61,8 @@ def test_hostile_strings_stay_text(tmp_path):
     report = hostile_report()
     path.write_bytes(render_html(report).encode())
     dom = dump(path, tmp_path / "profile")
-    assert re.search(r"<title>(.*?)</title>", dom, re.DOTALL)[1].startswith("Circuit report: &lt;script&gt;")
+    title = html.unescape(re.search(r"<title>(.*?)</title>", dom, re.DOTALL)[1])
+    assert title == f"Circuit report: {subject(report)} on {report['task']['name']}"
     assert "<script>alert" not in dom
     assert "<title>owned" not in dom
     assert Page(dom).count("img") == 0
