@@ -66,3 +66,9 @@ def test_hostile_strings_stay_text(tmp_path):
     assert "<script>alert" not in dom
     assert "<title>owned" not in dom
     assert Page(dom).count("img") == 0
+
+
+def test_the_browser_would_have_run_a_script(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("<title>before</title><script>document.title='owned'</script>")
+    assert "<title>owned</title>" in dump(path, tmp_path / "profile")
