@@ -1,3 +1,95 @@
-"""Which mechanism does this transformer use, and how sure are we?"""
+"""Which mechanism a transformer uses, and how sure that is.
+
+The public names below are loaded on first use; importing this package imports nothing heavy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from imir_lens.ablation import ablate
+    from imir_lens.checkpoints import load_checkpoint, load_transformer, save_checkpoint
+    from imir_lens.coordinates import Coordinates
+    from imir_lens.detection import Circuit, detect
+    from imir_lens.errors import ImirError
+    from imir_lens.ids import CoordinateId
+    from imir_lens.lens_model import LensModel, open_model
+    from imir_lens.models.config import TransformerConfig
+    from imir_lens.models.disentangled import DisentangledTransformer
+    from imir_lens.models.transformer import ImirTransformer
+    from imir_lens.pipeline import analyze
+    from imir_lens.projector import ImirProjector
+    from imir_lens.report.document import Report
+    from imir_lens.surrogate import Surrogate
+    from imir_lens.tasks.base import Batch, Task
+    from imir_lens.tasks.registry import make_task, task_names
+    from imir_lens.training.loop import train
+    from imir_lens.weights import CircuitWeights
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "Circuit",
+    "CircuitWeights",
+    "CoordinateId",
+    "Coordinates",
+    "DisentangledTransformer",
+    "ImirError",
+    "ImirProjector",
+    "ImirTransformer",
+    "LensModel",
+    "Report",
+    "Surrogate",
+    "Task",
+    "TransformerConfig",
+    "ablate",
+    "analyze",
+    "detect",
+    "load_checkpoint",
+    "load_transformer",
+    "make_task",
+    "open_model",
+    "save_checkpoint",
+    "task_names",
+    "train",
+]
+
+_HOMES = {
+    "Batch": "tasks.base",
+    "Circuit": "detection",
+    "CircuitWeights": "weights",
+    "CoordinateId": "ids",
+    "Coordinates": "coordinates",
+    "DisentangledTransformer": "models.disentangled",
+    "ImirError": "errors",
+    "ImirProjector": "projector",
+    "ImirTransformer": "models.transformer",
+    "LensModel": "lens_model",
+    "Report": "report.document",
+    "Surrogate": "surrogate",
+    "Task": "tasks.base",
+    "TransformerConfig": "models.config",
+    "ablate": "ablation",
+    "analyze": "pipeline",
+    "detect": "detection",
+    "load_checkpoint": "checkpoints",
+    "load_transformer": "checkpoints",
+    "make_task": "tasks.registry",
+    "open_model": "lens_model",
+    "save_checkpoint": "checkpoints",
+    "task_names": "tasks.registry",
+    "train": "training.loop",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value  # found at once from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -166,7 +166,7 @@ def open_model(
             computes something else than its weights say.
         OptionError: when `config` or `overrides` come with a live model, or there is no such device.
     """
-    target = None if device is None else _usable(device)
+    target = None if device is None else usable_device(device)
     live = not isinstance(model, str | Path)
     if isinstance(model, str | Path):
         opened = _open_file(model, config=config, overrides=overrides)
@@ -195,7 +195,8 @@ def _open_file(path: str | Path, *, config: str | Path | None, overrides: Mappin
     return LensModel(model, weights, source=checkpoint.source, sha256=checkpoint.sha256, family="HookedTransformer")
 
 
-def _usable(device: str | torch.device) -> torch.device:
+def usable_device(device: str | torch.device) -> torch.device:
+    """Return the device; raises OptionError when it does not exist or cannot be used."""
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError) as error:

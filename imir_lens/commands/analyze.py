@@ -1,0 +1,80 @@
+"""`imir-lens analyze`: from a checkpoint to its report."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from imir_lens.commands.places import check_place, recorded_task
+from imir_lens.commands.report import result_of
+from imir_lens.commands.shared import (
+    Output,
+    command,
+    command_line,
+    given,
+    knob_option,
+    model_option,
+    parse_fields,
+    seed_option,
+)
+from imir_lens.errors import OptionError
+
+
+@click.command()
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.option("--task", metavar="TASK", help="The task; a run of `imir-lens train` knows its own.")
+@knob_option
+@model_option
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The model's config as a JSON file.")
+@click.option("--contexts", type=int, metavar="N", help="Test contexts.  [default: 512]")
+@click.option("--budget", type=float, metavar="B", help="Share of the loss the circuit may give up.  [default: 0.01]")
+@click.option("--bootstraps", type=int, metavar="N", help="Searches behind the stability figure.  [default: 10]")
+@seed_option
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where the report goes.")
+@click.option("--force", is_flag=True, help="Replace an older report in DIR.")
+@command
+def analyze(
+    checkpoint: Path,
+    task: str | None,
+    knobs: tuple[str, ...],
+    fields: tuple[str, ...],
+    config: Path | None,
+    out: Path,
+    force: bool,
+    say: Output,
+    device: str | None,
+    **options: Any,
+) -> None:
+    """Find out how CHECKPOINT does a task, and write the report to DIR.
+
+    CHECKPOINT is a .pt or .pth file (a state dict, or one with its cfg), a .safetensors file with its config.json, a
+    directory with them, or a run of `imir-lens train`. Nothing in it is executed.
+    """
+    check_place(out, force=force)
+    overrides = parse_fields(fields)
+    from imir_lens.tasks.registry import make_task, parse_knobs
+
+    recorded = recorded_task(checkpoint)
+    if task is None and recorded is None:
+        raise OptionError(f"{checkpoint} does not say what it was trained on: give --task NAME")
+    name = task or recorded[0]  # type: ignore[index]
+    settings = parse_knobs(name, knobs)
+    if recorded is not None and recorded[0] == name:
+        settings = {**recorded[1], **settings}
+        say.note("knobs as in the run: " + " ".join(f"{knob}={value}" for knob, value in settings.items()))
+    chosen = make_task(name, **settings)
+
+    from imir_lens.pipeline import analyze as run
+
+    report = run(
+        checkpoint,
+        chosen,
+        config=config,
+        overrides=overrides,
+        device=device,
+        command=command_line(),
+        progress=lambda step: say.note(f"{step} …"),
+        **given(**options),
+    )
+    report.save(out, force=force)
+    say.result(*result_of(report, out))

@@ -1,0 +1,43 @@
+"""`imir-lens demo`: train a small recall model, analyse it, write the report."""
+
+from pathlib import Path
+
+import click
+
+from imir_lens.commands.places import check_place
+from imir_lens.commands.report import result_of
+from imir_lens.commands.shared import Output, command, command_line, score_line
+from imir_lens.commands.train import hint, shown, training_result
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=Path("demo-report"),
+    help="Where the report goes, with the trained model in DIR/run.  [default: demo-report]",
+)
+@command
+def demo(out: Path, say: Output, device: str | None) -> None:
+    """Train a small recall model, analyse it, and write the report: about a minute.
+
+    Run again, it goes on where it was and makes the report anew.
+    """
+    run = out / "run"
+    again = (run / "run.json").is_file()
+    check_place(out, force=again)
+
+    from imir_lens.pipeline import analyze
+    from imir_lens.training.loop import train
+    from imir_lens.training.recipes import DEMO
+
+    say.note(f"training a {DEMO.config.n_layers}-layer model on {DEMO.task.name}")
+    with shown(say, DEMO.options["steps"]) as progress, hint(say, run):
+        trained = train(DEMO.task, DEMO.config, run=run, device=device, resume=again, progress=progress, **DEMO.options)
+    result = training_result(trained)
+    say.note(score_line("model", result["model"]))
+    report = analyze(run, DEMO.task, device=device, command=command_line(), progress=lambda step: say.note(f"{step} …"))
+    report.save(out, force=True)
+    data, lines = result_of(report, out)
+    say.result({**data, "training": result}, lines)

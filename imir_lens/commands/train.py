@@ -1,0 +1,128 @@
+"""`imir-lens train`: a model for a task, in a run directory."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from imir_lens.commands.shared import (
+    Output,
+    command,
+    given,
+    knob_option,
+    model_option,
+    parse_fields,
+    score_line,
+    seed_option,
+)
+
+if TYPE_CHECKING:
+    from imir_lens.training.loop import Progress, TrainingResult
+
+_COUNT = click.IntRange(min=1)
+
+
+@click.command()
+@click.argument("task")
+@click.option("--out", "run", type=click.Path(path_type=Path), metavar="RUN", required=True, help="Where the run goes.")
+@knob_option
+@model_option
+@click.option("--steps", type=_COUNT, metavar="N", help="Optimizer steps in all.  [default: 2000]")
+@click.option("--batch", type=_COUNT, metavar="N", help="Contexts a step.  [default: 128]")
+@click.option("--lr", type=float, metavar="X", help="AdamW's learning rate.  [default: 0.003]")
+@seed_option
+@click.option("--resume", is_flag=True, help="Go on with the run in RUN; what is not given is as it was.")
+@command
+def train(
+    task: str,
+    run: Path,
+    knobs: tuple[str, ...],
+    fields: tuple[str, ...],
+    lr: float | None,
+    resume: bool,
+    say: Output,
+    device: str | None,
+    **options: Any,
+) -> None:
+    """Train a model on TASK.
+
+    By default an attention-only model without norm, d_model 128, one head a layer and as many layers as the task needs;
+    --model sets any other field of a HookedTransformer's config.
+    """
+    chosen, changes = given(learning_rate=lr, **options), parse_fields(fields)
+    from imir_lens.errors import OptionError
+    from imir_lens.tasks.registry import make_task, parse_knobs
+
+    settings = parse_knobs(task, knobs)
+    if resume:
+        from imir_lens.training.run_directory import read_record
+
+        record = read_record(run)
+        if record["task"]["name"] != task:
+            raise OptionError(f"{run} was trained on {record['task']['name']!r}, not on {task!r}")
+        settings, changes = {**record["task"]["knobs"], **settings}, {**record["model"], **changes}
+        chosen = {**record["training"], **chosen}
+    goal = make_task(task, **settings)
+
+    from imir_lens.training.loop import train as run_training
+    from imir_lens.training.recipes import default_config, default_recipe
+
+    chosen = {**default_recipe(goal).options, **chosen}
+    with shown(say, chosen["steps"]) as progress, hint(say, run):
+        result = run_training(
+            goal, default_config(goal, **changes), run=run, device=device, resume=resume, progress=progress, **chosen
+        )
+    say.result(training_result(result), [*_lines(result), f"analyse   imir-lens analyze {run} --out REPORT"])
+
+
+@contextmanager
+def shown(say: Output, steps: int) -> "Iterator[Progress | None]":
+    """Show how training goes: a bar on a terminal, else a line now and then, nothing with --quiet."""
+    if say.terminal:
+        from imir_lens.training.progress import progress_bar
+
+        with progress_bar(steps) as callback:
+            yield callback
+        return
+
+    last = -steps
+
+    def line(step: int, row: Mapping[str, float]) -> None:
+        nonlocal last
+        if row.get("step") == step and (20 * (step - last) >= steps or step == steps):
+            say.note(f"step {step}/{steps}  loss {row['loss']:.4f}  accuracy {row['accuracy']:.3f}")
+            last = step
+
+    yield line
+
+
+@contextmanager
+def hint(say: Output, run: Path) -> Iterator[None]:
+    """On Ctrl-C, say how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if (run / "state.pt").exists():
+            say.note(f"the state is saved in {run}; the same command with --resume goes on")
+        raise
+
+
+def training_result(result: "TrainingResult") -> dict[str, Any]:
+    """Return what came out of a run, as JSON values."""
+    last = result.metrics[-1]
+    return {
+        "run": str(result.run),
+        "checkpoint": str(result.checkpoint),
+        "step": last["step"],
+        "model": {key: last[key] for key in ("loss", "accuracy")},
+        "bayes": {key: last[f"bayes_{key}"] for key in ("loss", "accuracy")},
+        "chance": {key: last[f"chance_{key}"] for key in ("loss", "accuracy")},
+    }
+
+
+def _lines(result: "TrainingResult") -> list[str]:
+    data = training_result(result)
+    scores = [score_line(name, data[name]) for name in ("model", "bayes", "chance")]
+    return [*scores, f"checkpoint {data['checkpoint']}"]
