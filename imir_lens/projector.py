@@ -64,8 +64,8 @@ class ImirProjector:
         *,
         query_positions: tuple[int, ...] | None = None,
         max_depth: int | None = None,
-        max_paths: int = 256,
-        min_coordinate: float = 0.02,
+        max_paths: int = 128,
+        min_coordinate: float = 0.05,
     ) -> None:
         self.relations = relations
         self.n_positions = n_positions
@@ -86,7 +86,8 @@ class ImirProjector:
         coordinates = _project(space, weights)
         self.cut_, self.n_cut_ = 0.0, 0
         weight = _path_weights(coordinates)
-        largest = weight.topk(min(self.max_paths, len(table))).indices.tolist()
+        # A prefix ranks no lower than what continues it (and before it): the first ones are closed under prefixes.
+        largest = _with_prefixes(table, weight).argsort(descending=True, stable=True)[: self.max_paths].tolist()
         kept = table.restricted(table.paths[place] for place in largest if weight[place] > self.min_coordinate)
         if len(kept) < len(table):
             self.n_cut_ = len(table) - len(kept)
@@ -161,6 +162,15 @@ def _path_weights(coordinates: Coordinates) -> Float[Tensor, " path"]:
     return weight
 
 
+def _with_prefixes(table: PathTable, weight: Float[Tensor, " path"]) -> Float[Tensor, " path"]:
+    """Largest weight among each path and its continuations."""
+    out = weight.clone()
+    for head in reversed(table.heads):
+        for before, place in table.extensions(head):
+            out[before] = torch.maximum(out[before], out[place])
+    return out
+
+
 def _project(space: CoordinateSpace, weights: CircuitWeights) -> Coordinates:
     images = source_images(space.paths, weights, space.n_positions, space.query_positions)
     values = torch.zeros(space.size, dtype=weights.W_E.dtype, device=weights.W_E.device)
@@ -227,6 +237,7 @@ def _unexplained(
     """Share of each head's block energy, centred over the keys a query can see, that the coordinates leave out."""
     images = source_images(space.paths, weights, space.n_positions, space.query_positions)
     causal = torch.ones(space.n_positions, space.n_positions, dtype=torch.bool).tril()
+    read = slice(None) if space.query_positions is None else list(space.query_positions)
     out = torch.zeros(weights.n_layers, weights.n_heads)
     for head in space.paths.heads:
         factors = _head_factors(space, weights, images, head)
@@ -236,8 +247,12 @@ def _unexplained(
             places = factors.place_query[query] @ factors.place_key.mT  # [n, position, position]
             for key in range(len(tokens)):
                 kept = rebuild(coordinates, head, query, key)
-                seen = causal if query == 0 else torch.ones_like(causal)
-                for block, model, mask in zip((tokens[key], places[key]), kept, (None, seen), strict=True):
+                direct = query == 0
+                seen = causal if direct else torch.ones_like(causal)
+                # What the last layer reads directly was averaged over the query positions only.
+                rows = read if direct and head.layer == space.paths.n_layers - 1 else slice(None)
+                pairs = ((tokens[key], kept[0], None), (places[key][rows], kept[1][rows], seen[rows]))
+                for block, model, mask in pairs:
                     total += _centred_energy(block, mask)
                     off += _centred_energy(block - model, mask)
         out[head.layer, head.index] = off / total if total > 0 else 0.0

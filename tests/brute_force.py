@@ -7,6 +7,7 @@ coordinate ids are read as text.
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from itertools import product
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -44,7 +45,7 @@ def carried(weights: CircuitWeights, chain: Chain, source: Tensor) -> Tensor:
     return source
 
 
-def block(weights: CircuitWeights, head: tuple[int, int], query: Chain, key: Chain, source: Tensor) -> Tensor:
+def score_block(weights: CircuitWeights, head: tuple[int, int], query: Chain, key: Chain, source: Tensor) -> Tensor:
     """`E V_u W_Q W_Kᵀ V_vᵀ Eᵀ / scale`, dense."""
     W_QK = weights.W_Q[head] @ weights.W_K[head].T / weights.scale
     return carried(weights, query, source) @ W_QK @ carried(weights, key, source).T
@@ -79,6 +80,27 @@ def relation_matrix(relations: TokenRelations, name: str) -> Tensor:
 
 def member_vector(relations: TokenRelations, name: str) -> Tensor:
     return torch.tensor([float(t in relations.classes[name].tolist()) for t in range(relations.d_vocab)]).double()
+
+
+def contrasts_by_loops(relations: TokenRelations, block: Tensor) -> dict[str, float]:
+    """Contrasts of a dense block over pairs of tokens, pair by pair."""
+    pairs = [(s, t) for s in range(relations.d_vocab) for t in range(relations.d_vocab)]
+    matched = {pair for pair in pairs if any(related(relations, name, *pair) for name in relations.matchings)}
+    base = {}
+    for a in relations.classes:
+        for b in relations.classes:
+            inside = [pair for pair in pairs if related(relations, f"{a}>{b}", *pair)]
+            plain = [pair for pair in inside if pair not in matched]
+            base[a, b] = fmean(float(block[pair]) for pair in plain or inside)
+    class_of = {s: name for name, ids in relations.classes.items() for s in ids.tolist()}
+    out = {}
+    for name in relations.matchings:
+        own = [pair for pair in pairs if related(relations, name, *pair)]
+        out[name] = fmean(float(block[s, t]) - base[class_of[s], class_of[t]] for s, t in own)
+    for a in relations.classes:
+        for b in relations.free_classes:
+            out[f"{a}>{b}"] = base[a, b] - base[a, relations.reference]
+    return out
 
 
 def offset_matrix(n_positions: int, k: int) -> Tensor:

@@ -87,7 +87,7 @@ def test_expansion_equals_the_logits_of_a_trained_model(recall):
 @pytest.mark.parametrize(("n_layers", "n_heads"), [(1, 2), (2, 2), (3, 2), (4, 1)])
 def test_expansion_equals_the_logits_of_random_models(n_layers, n_heads):
     model = random_model(n_layers, n_heads)
-    tokens = torch.randint(8, (3, 6))
+    tokens = torch.randint(11, (3, 6))
     logits = model.logits(tokens)
     assert float(logits.std()) > 0.3
     assert float((expanded_logits(model.weights, tokens) - logits).abs().max()) < 1e-8
@@ -96,5 +96,5 @@ def test_expansion_equals_the_logits_of_random_models(n_layers, n_heads):
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_source_matters(source):
     model = random_model(3, 2)
-    tokens = torch.randint(8, (3, 6))
+    tokens = torch.randint(11, (3, 6))
     assert float((expanded_logits(model.weights, tokens, without=source) - model.logits(tokens)).abs().max()) > 0.05

@@ -12,18 +12,20 @@ from imir_lens.models.transformer import ImirTransformer
 from imir_lens.relations import TokenRelations
 from imir_lens.tasks.base import Batch, Task
 
-# `assoc` is directed: it leaves its own rectangle (noun > verb) for 7 → 3, and its reverse is another relation.
-_ASSOC = {1: 4, 2: 5, 7: 3}
+_CLASSES = {"filler": [0], "noun": [1, 4, 7], "verb": [2, 5, 8], "name": [3, 6, 9, 10]}
+# Directed: from nouns to verbs, and around the names; its reverse is another relation.
+_ASSOC = {1: 2, 4: 5, 7: 8, 3: 6, 6: 9, 9: 10, 10: 3}
+VOCAB = 11
 
 
 def relations(reference: str = "filler") -> TokenRelations:
-    """Three classes, one of a single token; `same` without the filler; a directed association and its reverse."""
-    forward, backward, same = torch.full((8,), -1), torch.full((8,), -1), torch.arange(8)
+    """Four classes, one of a single token; `same` without the filler; a directed association and its reverse."""
+    forward, backward, same = torch.full((VOCAB,), -1), torch.full((VOCAB,), -1), torch.arange(VOCAB)
     same[0] = -1
     for s, t in _ASSOC.items():
         forward[s], backward[t] = t, s
     return TokenRelations(
-        {"filler": torch.tensor([0]), "noun": torch.tensor([1, 2, 3, 7]), "verb": torch.tensor([4, 5, 6])},
+        {name: torch.tensor(ids) for name, ids in _CLASSES.items()},
         {"same": same, "assoc": forward, "assoc-reverse": backward},
         reference=reference,
     )
@@ -40,7 +42,7 @@ class ToyTask(Task):
 
     @property
     def d_vocab(self) -> int:
-        return 8
+        return VOCAB
 
     @property
     def n_positions(self) -> int:
@@ -56,7 +58,7 @@ class ToyTask(Task):
 
     @property
     def symmetry_generators(self) -> list[Int[Tensor, " vocab"]]:
-        return [torch.arange(8)]
+        return [torch.arange(VOCAB)]
 
     @property
     def reference_circuit(self) -> tuple[str, ...]:
@@ -64,18 +66,18 @@ class ToyTask(Task):
 
     def sample(self, contexts: int, generator: torch.Generator) -> Batch:
         half = self.length // 2
-        tokens = torch.randint(8, (contexts, self.length), generator=generator)
+        tokens = torch.randint(VOCAB, (contexts, self.length), generator=generator)
         queries = half + torch.rand(contexts, self.length - half, generator=generator).topk(2).indices
-        targets = torch.randint(8, (contexts, 2), generator=generator)
+        targets = torch.randint(VOCAB, (contexts, 2), generator=generator)
         mask = torch.rand(contexts, 2, generator=generator) < 0.7
         mask[:, 0] = True
         return Batch(tokens, queries, targets, mask)
 
     def bayes(self, batch: Batch) -> Float[Tensor, "context query vocab"]:
-        return torch.full((*batch.targets.shape, 8), 1 / 8)
+        return torch.full((*batch.targets.shape, VOCAB), 1 / VOCAB)
 
     def chance(self) -> Float[Tensor, " vocab"]:
-        return torch.full((8,), 1 / 8)
+        return torch.full((VOCAB,), 1 / VOCAB)
 
     def decode(self, tokens: Int[Tensor, " position"]) -> list[str]:
         return [str(token) for token in tokens.tolist()]
@@ -95,7 +97,7 @@ def random_model(
         n_heads=n_heads,
         n_layers=n_layers,
         n_ctx=length + 2,
-        d_vocab=8,
+        d_vocab=VOCAB,
         attn_only=True,
         normalization_type=None,
         dtype=dtype,
