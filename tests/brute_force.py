@@ -12,6 +12,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
+from imir_lens.coordinates import Coordinates
 from imir_lens.relations import TokenRelations
 from imir_lens.weights import CircuitWeights
 
@@ -172,3 +173,9 @@ def surrogate_logits(
 def rows(logits: Tensor, queries: Tensor) -> Tensor:
     """The rows of the queries, [context, query, vocab]."""
     return torch.stack([context[places] for context, places in zip(logits, queries, strict=True)])
+
+
+def named(coordinates: Coordinates) -> dict[str, float]:
+    """The coordinates that are not zero, by id."""
+    places = coordinates.values.nonzero().squeeze(1).tolist()
+    return {str(coordinates.space.id(place)): float(coordinates.values[place]) for place in places}
