@@ -198,7 +198,9 @@ def _open_file(path: str | Path, *, config: str | Path | None, overrides: Mappin
 def usable_device(device: str | torch.device) -> torch.device:
     """Return the device; raises OptionError when it does not exist or cannot be used."""
     try:
-        return torch.empty(0, device=device).device
+        probe = torch.zeros(1, device=device)
+        probe.item()  # the device "meta" holds no numbers
+        return probe.device
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise OptionError(f"device {str(device)!r} cannot be used ({reason}): try 'cpu'") from error

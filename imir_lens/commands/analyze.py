@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from imir_lens.commands.places import check_place, recorded_task
+from imir_lens.commands.places import check_place, read_run, run_of
 from imir_lens.commands.report import result_of
 from imir_lens.commands.shared import (
     Output,
@@ -54,19 +54,20 @@ def analyze(
     overrides = parse_fields(fields)
     from imir_lens.tasks.registry import make_task, parse_knobs
 
-    recorded = recorded_task(checkpoint)
-    if task is None and recorded is None:
+    run = run_of(checkpoint)
+    recorded = {} if run is None else read_run(run)["task"]
+    name = task or recorded.get("name")
+    if name is None:
         raise OptionError(f"{checkpoint} does not say what it was trained on: give --task NAME")
-    name = task or recorded[0]  # type: ignore[index]
     settings = parse_knobs(name, knobs)
-    if recorded is not None and recorded[0] == name:
-        settings = {**recorded[1], **settings}
+    if recorded.get("name") == name:
+        settings = {**recorded["knobs"], **settings}
         say.note("knobs as in the run: " + " ".join(f"{knob}={value}" for knob, value in settings.items()))
     chosen = make_task(name, **settings)
 
-    from imir_lens.pipeline import analyze as run
+    from imir_lens.pipeline import analyze as run_analysis
 
-    report = run(
+    report = run_analysis(
         checkpoint,
         chosen,
         config=config,

@@ -8,6 +8,7 @@ from imir_lens.commands.places import check_place
 from imir_lens.commands.report import result_of
 from imir_lens.commands.shared import Output, command, command_line, score_line
 from imir_lens.commands.train import hint, shown, training_result
+from imir_lens.errors import OptionError
 
 
 @click.command()
@@ -24,16 +25,18 @@ def demo(out: Path, say: Output, device: str | None) -> None:
 
     Run again, it goes on where it was and makes the report anew.
     """
+    check_place(out, force=True)
     run = out / "run"
     again = (run / "run.json").is_file()
-    check_place(out, force=again)
+    if not again and out.is_dir() and any(out.iterdir()):
+        raise OptionError(f"{str(out)!r} exists and does not come from a demo; choose another --out")
 
     from imir_lens.pipeline import analyze
     from imir_lens.training.loop import train
     from imir_lens.training.recipes import DEMO
 
     say.note(f"training a {DEMO.config.n_layers}-layer model on {DEMO.task.name}")
-    with shown(say, DEMO.options["steps"]) as progress, hint(say, run):
+    with shown(say, DEMO.options["steps"]) as progress, hint(say, run, ""):
         trained = train(DEMO.task, DEMO.config, run=run, device=device, resume=again, progress=progress, **DEMO.options)
     result = training_result(trained)
     say.note(score_line("model", result["model"]))

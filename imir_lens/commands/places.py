@@ -35,18 +35,17 @@ def run_of(checkpoint: Path) -> Path | None:
     return None
 
 
-def recorded_task(checkpoint: Path) -> tuple[str, dict[str, Any]] | None:
-    """Return the name and knobs of the task that a checkpoint was trained on; None when it is not on record.
+def read_run(run: Path) -> dict[str, Any]:
+    """Return a run's record: its `task` (`name`, `knobs`), `model` and `training`.
 
     Raises:
-        OptionError: when the record is damaged.
+        OptionError: when there is none, or it lacks one of them.
     """
     from imir_lens.training.run_directory import read_record
 
-    run = run_of(checkpoint)
-    if run is None:
-        return None
-    task = read_record(run).get("task")
-    if not isinstance(task, dict) or not isinstance(task.get("name"), str) or not isinstance(task.get("knobs"), dict):
-        raise OptionError(f"{run / 'run.json'} is not the record of a run: expected a task with name and knobs in it")
-    return task["name"], task["knobs"]
+    record = read_record(run)
+    task = record.get("task")
+    parts = [record.get("model"), record.get("training"), task, task.get("knobs") if isinstance(task, dict) else None]
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(record["task"].get("name"), str):
+        raise OptionError(f"{run / 'run.json'} is not the record of a run: expected its task, model and training in it")
+    return record

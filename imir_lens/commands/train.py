@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from imir_lens.commands.places import read_run
 from imir_lens.commands.shared import (
     Output,
     command,
@@ -17,6 +18,7 @@ from imir_lens.commands.shared import (
     score_line,
     seed_option,
 )
+from imir_lens.errors import OptionError
 
 if TYPE_CHECKING:
     from imir_lens.training.loop import Progress, TrainingResult
@@ -52,14 +54,11 @@ def train(
     --model sets any other field of a HookedTransformer's config.
     """
     chosen, changes = given(learning_rate=lr, **options), parse_fields(fields)
-    from imir_lens.errors import OptionError
     from imir_lens.tasks.registry import make_task, parse_knobs
 
     settings = parse_knobs(task, knobs)
     if resume:
-        from imir_lens.training.run_directory import read_record
-
-        record = read_record(run)
+        record = read_run(run)
         if record["task"]["name"] != task:
             raise OptionError(f"{run} was trained on {record['task']['name']!r}, not on {task!r}")
         settings, changes = {**record["task"]["knobs"], **settings}, {**record["model"], **changes}
@@ -70,7 +69,7 @@ def train(
     from imir_lens.training.recipes import default_config, default_recipe
 
     chosen = {**default_recipe(goal).options, **chosen}
-    with shown(say, chosen["steps"]) as progress, hint(say, run):
+    with shown(say, chosen["steps"]) as progress, hint(say, run, "with --resume "):
         result = run_training(
             goal, default_config(goal, **changes), run=run, device=device, resume=resume, progress=progress, **chosen
         )
@@ -89,7 +88,7 @@ def shown(say: Output, steps: int) -> "Iterator[Progress | None]":
 
     last = -steps
 
-    def line(step: int, row: Mapping[str, float]) -> None:
+    def line(step: int, row: Mapping[str, int | float]) -> None:
         nonlocal last
         if row.get("step") == step and (20 * (step - last) >= steps or step == steps):
             say.note(f"step {step}/{steps}  loss {row['loss']:.4f}  accuracy {row['accuracy']:.3f}")
@@ -99,13 +98,13 @@ def shown(say: Output, steps: int) -> "Iterator[Progress | None]":
 
 
 @contextmanager
-def hint(say: Output, run: Path) -> Iterator[None]:
+def hint(say: Output, run: Path, how: str) -> Iterator[None]:
     """On Ctrl-C, say how to go on."""
     try:
         yield
     except KeyboardInterrupt:
         if (run / "state.pt").exists():
-            say.note(f"the state is saved in {run}; the same command with --resume goes on")
+            say.note(f"the state is saved in {run}; the same command {how}goes on")
         raise
 
 

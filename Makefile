@@ -1,0 +1,45 @@
+# Needs Python 3.10 or later (with venv and pip) and make; everything else is installed into .venv and .venv-tl39.
+
+PYTHON ?= python3
+TL ?= 4.3.0
+TL39 ?= 3.9.0
+OUT ?= demo-report
+PYTEST_ARGS ?= -n 2
+
+# One thread a process: two BLAS threads on two busy cores run 80 times slower than one.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test test-tl39 check bench venv clean
+
+demo: .venv/stamp
+	.venv/bin/imir-lens demo --out $(OUT)
+
+test: .venv/stamp
+	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+test-tl39: .venv-tl39/stamp
+	.venv-tl39/bin/python -m pytest $(PYTEST_ARGS)
+
+check: .venv/stamp
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+bench: .venv/stamp
+	.venv/bin/python -m benchmarks
+
+venv: .venv/stamp
+
+.venv/stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]' transformer-lens==$(TL)
+	touch $@
+
+.venv-tl39/stamp: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-tl39
+	.venv-tl39/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]' transformer-lens==$(TL39)
+	touch $@
+
+clean:
+	rm -rf .venv .venv-tl39 build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
