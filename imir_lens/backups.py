@@ -20,7 +20,7 @@ from imir_lens.search import Meter, minimal_subset
 # and in loss: accuracy alone can hang on a residue of the readout, loss alone on hedging. Without one role, guessing
 # among the words of the context can keep half of the accuracy (two pairs), so only near-complete survival counts as a
 # backup. Without the whole circuit no such guess is left, and a second mechanism may serve only some contexts.
-_SURVIVES_ROLE = Score(loss=0.5, accuracy=0.8)
+_SURVIVES_ROLE = Score(loss=0.9, accuracy=0.8)
 _SURVIVES_ALL = Score(loss=0.2, accuracy=0.4)
 
 
@@ -51,7 +51,7 @@ def add_backups(
         if not survived:
             return places
         rest = everything & ~meter.mask(sorted(survived[0]))
-        found = minimal_subset(meter, meter.ranking(meter.attribution(rest), rest), meter.limit(rest, budget))
+        found, _ = minimal_subset(meter, meter.ranking(meter.attribution(rest), rest), rest, budget)
         places += [place for place in found if place not in places]
         settled.add(survived[0])
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path as FilePath
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from imir_lens.errors import CoordinateError, did_you_mean
@@ -39,7 +39,7 @@ class Block:
         """One past the last coordinate."""
         return self.start + self.size
 
-    def view(self, values: Float[Tensor, " coordinate"]) -> Float[Tensor, "..."]:
+    def view(self, values: Shaped[Tensor, " coordinate"]) -> Shaped[Tensor, "..."]:
         """Return this block of a flat vector, in its shape (a view: gradients and writes go through)."""
         return values[self.start : self.stop].view(self.shape)
 

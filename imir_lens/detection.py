@@ -5,7 +5,8 @@
 3. Backups: a minimal circuit holds one of two heads that do the same job. Whatever is found is taken out, all of it and
    role by role; as long as the behaviour survives, what carries it now is searched for and added.
 
-Budget: `loss(circuit) ≤ loss(projection) + budget · (loss(nothing) − loss(projection))`.
+Budget: `loss(circuit) ≤ best + budget · (loss(nothing) − best)`, with best the loss of the projection, or of the best
+prefix seen where coordinates that hurt make the whole projection worse than that.
 """
 
 import logging
@@ -115,14 +116,14 @@ def detect(
     if candidates is not None:
         everything &= candidates
     nothing, projection = meter.score(torch.zeros_like(everything)), meter.score(everything)
-    limit = meter.limit(everything, budget)
+    limit = projection.loss
     attribution = torch.zeros_like(coordinates.values)
     first: list[int] = []
     places: list[int] = []
     if nothing.loss - projection.loss > _WORTH_SEARCHING * nothing.loss:
         attribution = meter.attribution(everything)
         stay = stay or path_stay(surrogate.patterns(coordinates.values, batch[:64]), batch[:64])
-        first = minimal_subset(meter, meter.ranking(attribution, everything), limit)
+        first, limit = minimal_subset(meter, meter.ranking(attribution, everything), everything, budget)
         places = add_backups(meter, first, everything, budget, stay)
         _log.debug("circuit of %d, %d with backups, after %d evaluations", len(first), len(places), meter.evaluations)
     places.sort(key=lambda place: -abs(float(attribution[place])))

@@ -49,11 +49,6 @@ class Meter:
         batch = self.batch[:_ATTRIBUTION_CONTEXTS]
         return attribute(self.surrogate, self.values, batch, chosen=chosen, points=points)
 
-    def limit(self, everything: Bool[Tensor, " coordinate"], budget: float) -> float:
-        """Return the loss allowed to a circuit: `loss(everything) + budget · (loss(nothing) − loss(everything))`."""
-        most, least = self.score(torch.zeros_like(everything)).loss, self.score(everything).loss
-        return least + budget * max(0.0, most - least)
-
     def ranking(self, attribution: Float[Tensor, " coordinate"], chosen: Bool[Tensor, " coordinate"]) -> list[int]:
         """Return the chosen places by |attribution|, most first.
 
@@ -69,24 +64,47 @@ class Meter:
         return mask
 
 
-def minimal_subset(meter: Meter, ranking: Sequence[int], limit: float) -> list[int]:
-    """Return a 1-minimal subset of the ranking whose loss stays within `limit`, best first.
+def minimal_subset(
+    meter: Meter, ranking: Sequence[int], everything: Bool[Tensor, " coordinate"], budget: float
+) -> tuple[list[int], float]:
+    """Return a 1-minimal subset of a ranking within the loss budget, best first, and the loss that was allowed.
 
-    The whole ranking must be within the limit. First the smallest prefix: sizes 1, 2, 4, … until one passes (the loss
-    is not monotone in the prefix, since coordinates that hurt may come late, so an early pass counts), then bisection.
-    Then backward elimination.
+    `allowed = best + budget · (nothing − best)`, with best the loss of everything or, where coordinates that hurt make
+    it worse than that, of the best prefix seen. Prefixes of 1, 2, 4, … are tried until one passes and doubling it gains
+    nothing more; then the smallest passing prefix is found by bisection, and backward elimination does the rest.
+
+    Args:
+        meter: scores subsets.
+        ranking: places, most important first.
+        everything: the coordinates that take part: exactly those of the ranking.
+        budget: share of the loss gap that may be given up.
     """
-    passes = lambda places: meter.score(meter.mask(places)).loss <= limit  # noqa: E731
-    if passes([]):
-        return []
-    low, high = 0, 1
-    while high < len(ranking) and not passes(ranking[:high]):
-        low, high = high, 2 * high
-    high = min(high, len(ranking))
+    nothing, best = meter.score(torch.zeros_like(everything)).loss, meter.score(everything).loss
+    losses = {0: nothing, len(ranking): best}
+    size = 1
+    while size < len(ranking):
+        losses[size] = meter.score(meter.mask(ranking[:size])).loss
+        half_passes = losses[size // 2] <= _allowed(best, nothing, budget)
+        gained = losses[size] < best - budget * (nothing - best)
+        best = min(best, losses[size])
+        if half_passes and not gained:
+            break
+        size *= 2
+    allowed = _allowed(best, nothing, budget)
+    high = min(size for size, loss in losses.items() if loss <= allowed)
+    low = max((size for size in losses if size < high), default=0)
+
+    def passes(places: list[int]) -> bool:
+        return meter.score(meter.mask(places)).loss <= allowed
+
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if passes(ranking[:middle]) else (middle, high)
-    return eliminate(list(ranking[:high]), passes)
+        low, high = (low, middle) if passes(list(ranking[:middle])) else (middle, high)
+    return eliminate(list(ranking[:high]), passes), allowed
+
+
+def _allowed(best: float, nothing: float, budget: float) -> float:
+    return best + budget * max(0.0, nothing - best)
 
 
 def eliminate(kept: list[int], passes: Callable[[list[int]], bool]) -> list[int]:

@@ -68,7 +68,7 @@ class Surrogate:
 
     def _run(
         self, values: Tensor, batch: Batch, reads: Reads, *, all_rows: bool = False
-    ) -> tuple[Float[Tensor, "context query vocab"], dict[Head, Float[Tensor, "context position position"]]]:
+    ) -> tuple[Float[Tensor, "context query vocab"], dict[Head, Float[Tensor, "context row source"]]]:
         space = self.space
         context = ContextRelations.evaluate(space, batch.tokens, dtype=values.dtype)
         contents = Contents(space, reads, len(batch), values)

@@ -10,13 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from imir_lens.checkpoints import load_checkpoint, load_transformer
-from imir_lens.compat import HookedRootModule, HookPoint, bridge_class, hooked_transformer_class, tl_version
+from imir_lens.compat import HookedRootModule, HookPoint
 from imir_lens.errors import OptionError, UnsupportedModelError
 from imir_lens.lens_model import LensModel, open_model
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.disentangled import DisentangledConfig, DisentangledTransformer
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.weights import CircuitWeights
+from live import (
+    live_bridge,
+    live_from_file,
+    live_hooked,
+    live_model,
+    needs_hooked_transformer,
+    needs_native_bridge,
+)
 
 DATA = Path(__file__).parent / "data"
 RECALL = DATA / "recall_2l.pt"
@@ -25,49 +33,6 @@ SMALL = {"n_layers": 2, "n_heads": 3, "d_model": 10, "d_head": 4, "n_ctx": 8, "d
 SMALL_TL = {**SMALL, "attn_only": True, "normalization_type": None, "seed": 0}
 
 pytestmark = pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")
-hooked_transformer = hooked_transformer_class()
-has_native_bridge = bridge_class() is not None and int(tl_version().partition(".")[0]) >= 4
-needs_hooked_transformer = pytest.mark.skipif(
-    hooked_transformer is None, reason=f"TransformerLens {tl_version()} has no HookedTransformer"
-)
-needs_native_bridge = pytest.mark.skipif(
-    not has_native_bridge, reason=f"TransformerLens {tl_version()} has no native TransformerBridge"
-)
-
-
-def _hooked(config: dict[str, Any]) -> Any:
-    from transformer_lens import HookedTransformerConfig
-
-    keys = {f.name for f in fields(HookedTransformerConfig)}
-    return hooked_transformer(HookedTransformerConfig(**{k: v for k, v in config.items() if k in keys}))
-
-
-def _bridge(config: dict[str, Any]) -> Any:
-    import transformer_lens.model_bridge.sources.native  # noqa: F401 (adds boot_native)
-    from transformer_lens.config import TransformerBridgeConfig
-
-    return bridge_class().boot_native(TransformerBridgeConfig.from_dict(config))
-
-
-def _live(config: dict[str, Any]) -> Any:
-    """A fresh live model of whichever kind the installed TransformerLens has."""
-    return _bridge(config) if has_native_bridge else _hooked(config)
-
-
-def _live_recall() -> Any:
-    file = load_checkpoint(RECALL)
-    config = {**file.config, "dtype": torch.float32}
-    if not has_native_bridge:
-        model = _hooked(config)
-        model.load_state_dict(file.state_dict)
-        return model
-    from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
-
-    model = _bridge(config)
-    model.load_state_dict(convert_tl_checkpoint(file.state_dict, model.cfg), strict=True)
-    return model
-
-
 @pytest.fixture(scope="module")
 def contexts() -> Tensor:
     return torch.from_numpy(np.load(DATA / "recall_contexts.npz")["tokens"][:64]).long()
@@ -87,7 +52,7 @@ def opened(request: pytest.FixtureRequest) -> LensModel:
 @pytest.fixture(params=["own", "live"])
 def model(request: pytest.FixtureRequest) -> Any:
     """A model in memory that a test may change."""
-    return load_transformer(RECALL) if request.param == "own" else _live_recall()
+    return load_transformer(RECALL) if request.param == "own" else live_from_file(RECALL)
 
 
 def _hooks_on(model: Any) -> int:
@@ -132,7 +97,7 @@ def test_info_describes_the_model(opened: LensModel) -> None:
 
 @needs_hooked_transformer
 def test_hooked_transformers_of_odd_sizes_open(generator: torch.Generator) -> None:
-    model = _hooked({**SMALL_TL, "use_attn_scale": False})
+    model = live_hooked({**SMALL_TL, "use_attn_scale": False})
     for parameter in model.parameters():
         parameter.data.normal_(generator=generator)
     opened = open_model(model)
@@ -143,7 +108,7 @@ def test_hooked_transformers_of_odd_sizes_open(generator: torch.Generator) -> No
 
 @needs_native_bridge
 def test_native_bridges_of_odd_sizes_open(generator: torch.Generator) -> None:
-    model = _bridge(SMALL_TL)
+    model = live_bridge(SMALL_TL)
     for parameter in model.parameters():
         parameter.data.normal_(generator=generator)
     opened = open_model(model)
@@ -156,7 +121,7 @@ def test_native_bridges_of_odd_sizes_open(generator: torch.Generator) -> None:
 
 @needs_native_bridge
 def test_a_file_saved_from_a_native_bridge_opens(tmp_path: Path, contexts: Tensor, golden: Tensor) -> None:
-    model = _live_recall()
+    model = live_from_file(RECALL)
     torch.save({"state_dict": model.state_dict(), "cfg": model.cfg.to_dict()}, tmp_path / "bridge.pt")
     opened = open_model(tmp_path / "bridge.pt")
     assert opened.weights.sha256() == open_model(RECALL).weights.sha256()
@@ -165,8 +130,8 @@ def test_a_file_saved_from_a_native_bridge_opens(tmp_path: Path, contexts: Tenso
 
 @needs_native_bridge
 def test_a_bridge_in_compatibility_mode_fires_each_hook_once(contexts: Tensor) -> None:
-    model = _live_recall()
-    plain = open_model(_live_recall())
+    model = live_from_file(RECALL)
+    plain = open_model(live_from_file(RECALL))
     model.enable_compatibility_mode()
     opened = open_model(model)
     # Centred logits: another model by constants that a softmax forgets.
@@ -256,7 +221,7 @@ def test_hooks_of_the_user_stay_and_act(model: Any, contexts: Tensor) -> None:
 
 
 def test_opening_and_running_changes_no_weight(contexts: Tensor) -> None:
-    model = _live_recall()
+    model = live_from_file(RECALL)
     before = {key: value.clone() for key, value in model.state_dict().items()}
     opened = open_model(model)
     opened.check_hook_effect(contexts[:4])
@@ -320,7 +285,7 @@ def test_layers_that_write_nothing_are_not_blamed(contexts: Tensor) -> None:
 
 
 def test_a_live_model_that_computes_something_else_is_refused() -> None:
-    model = _live_recall()
+    model = live_from_file(RECALL)
     model.add_hook("blocks.1.attn.hook_pattern", lambda pattern, hook: pattern * 0.5)
     with pytest.raises(
         UnsupportedModelError, match=r"does not compute what its weights say: logits differ by .* reset_h"
@@ -341,7 +306,7 @@ def test_a_live_model_that_computes_something_else_is_refused() -> None:
     ],
 )
 def test_flags_that_a_native_bridge_ignores_are_refused(flag: dict[str, Any]) -> None:
-    plain, flagged = _bridge(SMALL_TL), _bridge({**SMALL_TL, **flag})
+    plain, flagged = live_bridge(SMALL_TL), live_bridge({**SMALL_TL, **flag})
     tokens = torch.arange(16).view(2, 8) % 12
     assert torch.equal(plain(tokens), flagged(tokens))  # the reason for this test
     open_model(plain)
@@ -351,7 +316,7 @@ def test_flags_that_a_native_bridge_ignores_are_refused(flag: dict[str, Any]) ->
 
 @needs_native_bridge
 def test_edits_that_a_native_bridge_throws_away_are_errors(contexts: Tensor) -> None:
-    opened = open_model(_live_recall())
+    opened = open_model(live_from_file(RECALL))
     scores = "blocks.1.attn.hook_attn_scores"
     with pytest.raises(UnsupportedModelError, match=r"throws away an edit at one of 'blocks.1.attn.hook_att"):
         opened.run_with_hooks(contexts, [(scores, lambda s, hook: s * 0)])
@@ -361,7 +326,7 @@ def test_edits_that_a_native_bridge_throws_away_are_errors(contexts: Tensor) -> 
 
 @needs_native_bridge
 def test_bridges_over_hugging_face_models_are_refused() -> None:
-    model = _bridge(SMALL_TL)
+    model = live_bridge(SMALL_TL)
     model.cfg.architecture = "GPT2LMHeadModel"
     with pytest.raises(UnsupportedModelError, match="a TransformerBridge over 'GPT2LMHeadModel' is not supported yet"):
         open_model(model)
@@ -380,7 +345,7 @@ def test_bridges_over_hugging_face_models_are_refused() -> None:
 )
 def test_live_models_beyond_the_analysis_are_refused_by_name(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(UnsupportedModelError, match=f"the analysis does not support {reason}.* yet; this model has it"):
-        open_model(_live({**SMALL_TL, **change}))
+        open_model(live_model({**SMALL_TL, **change}))
 
 
 def test_files_beyond_the_analysis_are_refused_with_their_name() -> None:
@@ -401,7 +366,7 @@ def test_other_objects_and_misplaced_options_are_refused() -> None:
         with pytest.raises(OptionError, match=f"device '{device}' cannot be used .*try 'cpu'"):
             open_model(model, device=device)
     assert open_model(RECALL, device="cpu").device.type == "cpu"
-    assert open_model(_live(SMALL_TL), device=torch.device("cpu")).device.type == "cpu"
+    assert open_model(live_model(SMALL_TL), device=torch.device("cpu")).device.type == "cpu"
 
 
 def test_runs_that_do_not_fit_are_refused() -> None:
