@@ -47,7 +47,9 @@ def live_from_file(path: Path) -> Any:
     config = {**file.config, "dtype": torch.float32}
     if not has_native_bridge:
         model = live_hooked(config)
-        model.load_state_dict(file.state_dict)
+        loaded = model.load_state_dict(file.state_dict, strict=False)  # our own files leave its buffers out
+        assert not loaded.unexpected_keys
+        assert all(key.endswith((".mask", ".IGNORE")) for key in loaded.missing_keys)
         return model
     from transformer_lens.utilities.tl_checkpoint_conversion import convert_tl_checkpoint
 
