@@ -1,0 +1,98 @@
+"""The shape of a disentangled transformer."""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from imir_lens.errors import OptionError, did_you_mean
+from imir_lens.ids import Path
+
+_STREAMS = ("add", "concat")
+_EMBEDDINGS = ("centred", "onehot")
+
+
+@dataclass
+class DisentangledConfig:
+    """Sizes and options; the remaining fields of a TransformerLens config are constants here.
+
+    Attributes:
+        d_vocab: number of tokens.
+        n_ctx: longest context.
+        n_layers: L.
+        n_heads: H, heads per layer.
+        stream: "concat" or "add".
+        d_model: width of the additive stream; 0 for the least width in which no contents overlap,
+            `(d_vocab + n_ctx) (1 + H)^L`, which is always the final width of the concatenated stream.
+        embedding: "onehot", or "centred" (one-hot less its mean: the symmetric setting in which training stays on the
+            manifold).
+        init_std: standard deviation of the initial `W_KQ` and `W_U`.
+
+    Raises:
+        OptionError: when an option is unknown or the widths do not fit.
+    """
+
+    d_vocab: int
+    n_ctx: int
+    n_layers: int
+    n_heads: int = 1
+    stream: str = "concat"
+    d_model: int = 0
+    embedding: str = "onehot"
+    init_std: float = 0.02
+
+    attn_only: ClassVar[bool] = True
+    normalization_type: ClassVar[str | None] = None
+    positional_embedding_type: ClassVar[str] = "standard"
+    attention_dir: ClassVar[str] = "causal"
+    use_attn_scale: ClassVar[bool] = False
+    attn_scale: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        for name, known in (("stream", _STREAMS), ("embedding", _EMBEDDINGS)):
+            if getattr(self, name) not in known:
+                raise OptionError(f"unknown {name} {getattr(self, name)!r}; {did_you_mean(getattr(self, name), known)}")
+        for name in ("d_vocab", "n_ctx", "n_heads"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} must be at least 1: {name}={getattr(self, name)}")
+        if self.n_layers < 0:
+            raise OptionError(f"n_layers must not be negative: n_layers={self.n_layers}")
+        if self.d_model == 0:
+            self.d_model = self.apart(self.n_layers)
+        elif self.stream == "concat" and self.d_model != self.apart(self.n_layers):
+            raise OptionError(
+                f"a concatenated stream ends {self.apart(self.n_layers)} wide: leave out d_model={self.d_model}"
+            )
+        elif self.d_model < self.apart(0):
+            raise OptionError(
+                f"an additive stream needs d_model >= d_vocab + n_ctx = {self.apart(0)}: d_model={self.d_model}"
+            )
+
+    def apart(self, layer: int) -> int:
+        """Width that keeps the contents entering a layer apart: D_l = (d_vocab + n_ctx) (1 + H)^l."""
+        return (self.d_vocab + self.n_ctx) * (1 + self.n_heads) ** layer
+
+    def width(self, layer: int) -> int:
+        """Width of the stream entering a layer."""
+        return self.apart(layer) if self.stream == "concat" else self.d_model
+
+    @property
+    def d_head(self) -> int:
+        """Width of queries, keys and values in the last layer."""
+        return self.width(max(self.n_layers - 1, 0))
+
+    @property
+    def d_vocab_out(self) -> int:
+        """Number of output tokens."""
+        return self.d_vocab
+
+    @property
+    def orthogonal(self) -> bool:
+        """Whether the contents of different paths never overlap."""
+        return self.d_model >= self.apart(self.n_layers)
+
+    def start(self, path: Path) -> int:
+        """First dimension of a path's content, in an orthogonal stream."""
+        return sum(self.apart(head.layer) * (1 + head.index) for head in path.heads)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that build it again."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
