@@ -1,0 +1,71 @@
+"""Two heads that do the same job are found together, and removed together, by role."""
+
+import pytest
+import torch
+
+from imir_lens.detection import Circuit, detect
+from imir_lens.evidence import gather_evidence
+from imir_lens.lens_model import LensModel, open_model
+from imir_lens.models.constructions import induction_circuit, plant, shared_circuit
+from imir_lens.projector import ImirProjector
+from imir_lens.tasks import make_task
+
+TASK = make_task("recall")
+
+
+def _open(circuit: dict[str, float], *, n_layers: int = 2, n_heads: int = 2) -> tuple[LensModel, Circuit]:
+    generator = torch.Generator().manual_seed(1)
+    model = open_model(plant(TASK, circuit, n_layers=n_layers, n_heads=n_heads, generator=generator))
+    projector = ImirProjector(TASK.relations, TASK.n_positions, query_positions=TASK.query_positions)
+    projector.fit(model.weights)
+    return model, detect(projector.coordinates_, TASK.sample(256, torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize("role", ["alpha", "beta", "gamma"])
+def test_heads_that_share_a_role_are_found_together(role: str) -> None:
+    circuit = shared_circuit(role)
+    model, found = _open(circuit)
+    shared = {name for name in circuit if name in {str(unit.id) for unit in found.by_role()[role]}}
+    assert len(shared) >= 2
+    heads = {name.split("/")[0] if role != "gamma" else name for name in shared}
+    assert len(heads) == 2 or role == "beta"
+    evidence = gather_evidence(model, found, TASK.sample(256, torch.Generator().manual_seed(1)))
+    together = evidence.roles[role].model
+    alone = [evidence.units[name].model for name in shared]
+    assert evidence.model.accuracy > 0.9
+    assert together.loss > evidence.model.loss + 1
+    assert all(together.loss > one.loss + 0.3 for one in alone)
+
+
+def _duplicate(role: str) -> dict[str, float]:
+    """Two complete copies of one role's head, each sufficient."""
+    first = {"alpha": "L0H0", "beta": "L1H0"}
+    second = {"alpha": "L0H1", "beta": "L1H0"} if role == "alpha" else {"alpha": "L0H0", "beta": "L1H1"}
+    return induction_circuit(heads=first) | induction_circuit(heads=second)
+
+
+@pytest.mark.parametrize("role", ["alpha", "beta"])
+def test_a_backup_that_a_minimal_circuit_leaves_out_is_added(role: str) -> None:
+    circuit = _duplicate(role)
+    model, found = _open(circuit)
+    assert {str(unit.id) for unit in found.units} == set(circuit)
+    assert not found.minimal
+    assert set(found.backups) < set(circuit)
+    evidence = gather_evidence(model, found, TASK.sample(256, torch.Generator().manual_seed(1)))
+    doubled = [str(unit.id) for unit in found.by_role()[role]]
+    assert len(doubled) == 2
+    # Each alone is dispensable, both together are not: what a one-at-a-time ablation cannot see.
+    alone = [evidence.units[name].model for name in doubled]
+    assert all(score.accuracy > 0.95 for score in alone)
+    assert evidence.roles[role].model.loss > max(score.loss for score in alone)
+    if role == "beta":
+        assert evidence.roles[role].model.loss > 1 > 20 * max(score.loss for score in alone)
+    assert evidence.without_circuit.accuracy < 0.1
+
+
+def test_without_redundancy_there_are_no_backups() -> None:
+    circuit = induction_circuit()
+    _, found = _open(circuit)
+    assert found.minimal
+    assert found.backups == ()
+    assert {str(unit.id) for unit in found.units} == set(circuit)
