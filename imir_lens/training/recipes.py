@@ -1,4 +1,4 @@
-"""Settings that train reliably."""
+"""What to train with: the demonstration, and the defaults for any task."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -56,7 +56,10 @@ def default_config(task: Task, **changes: Any) -> TransformerConfig:
 
 
 def default_recipe(task: Task) -> Recipe:
-    """Return the recipe of `imir-lens train` for a task."""
+    """Return the recipe of `imir-lens train` for a task.
+
+    `recall` reaches the optimal loss with it, within half the steps; two hops take longer.
+    """
     return Recipe(task, default_config(task), {"steps": 2000})
 
 
