@@ -31,7 +31,9 @@ def _shuffled_model() -> ImirTransformer:
     state = load_checkpoint(DATA / "recall_2l.pt").state_dict
     other = {"0": "1", "1": "0"}
     swapped = {
-        ".".join(["blocks", other[name.split(".")[1]], *name.split(".")[2:]]) if name.startswith("blocks") else name: value
+        ".".join(["blocks", other[name.split(".")[1]], *name.split(".")[2:]])
+        if name.startswith("blocks")
+        else name: value
         for name, value in state.items()
     }
     model = _recall_model()
@@ -54,7 +56,9 @@ def test_heads_shuffled_across_layers() -> None:
     analysis = run_analysis(open_model(_shuffled_model()), make_task("recall"), bootstraps=0)
     _assert_nothing(analysis)
     # The same weights in their places are a clear case: it is the shuffle that hides it.
-    assert run_analysis(open_model(_recall_model()), make_task("recall"), bootstraps=0).verdict.mechanism == "in_context"
+    assert (
+        run_analysis(open_model(_recall_model()), make_task("recall"), bootstraps=0).verdict.mechanism == "in_context"
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live import live_from_file
 
 from imir_lens.checkpoints import load_transformer
 from imir_lens.pipeline import analyze
-from live import live_from_file
 
 DATA = Path(__file__).parent.parent / "data"
 STORED = DATA / "recall_2l_report.json"

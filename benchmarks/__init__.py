@@ -1,0 +1,1 @@
+"""Benchmarks: ratios against stated peers and limits, each taken within one run."""

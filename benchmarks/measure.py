@@ -1,0 +1,54 @@
+"""Timing and recording shared by the benchmarks."""
+
+import json
+import platform
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import imir_lens
+from imir_lens.compat import tl_version
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def seconds(work: Callable[[], Any], *, repeats: int = 5) -> float:
+    """Return the least wall time of several runs after a warm-up: the machine's noise only ever adds."""
+    work()
+    times = []
+    for _ in range(repeats):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+def record(name: str, rows: Sequence[dict[str, Any]], *, command: str, store: bool) -> dict[str, Any]:
+    """Print rows as a table and, when asked, store them with the command and versions."""
+    result = {
+        "benchmark": name,
+        "command": command,
+        "versions": {
+            "imir_lens": imir_lens.__version__,
+            "torch": torch.__version__,
+            "transformer_lens": tl_version(),
+            "python": platform.python_version(),
+        },
+        "threads": torch.get_num_threads(),
+        "rows": list(rows),
+    }
+    table = Table(title=name, title_justify="left")
+    for column in rows[0]:
+        table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
+    for row in rows:
+        table.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
+    Console(width=160).print(table)
+    if store:
+        RESULTS.mkdir(exist_ok=True)
+        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    return result

@@ -1,0 +1,33 @@
+"""The benchmarks at a small size: they run, and what they claim holds in kind."""
+
+import pytest
+
+from benchmarks import detection, elimination, surrogate_forward
+from benchmarks.__main__ import main
+
+
+def test_detection_costs_a_few_evaluations_for_each_unit() -> None:
+    rows = detection.run(small=True)
+    assert [row["circuit"] for row in rows[2:]] == [4, 4]
+    for row in rows:
+        assert row["circuit"] > 0
+        assert row["evaluations"] <= 2 * row["circuit"] * row["coordinates"] ** 0.5
+        assert row["evaluations / (circuit · log2 coordinates)"] < 2
+        assert row["gradient passes"] <= 10
+
+
+def test_the_surrogate_of_a_circuit_costs_less_than_that_of_everything() -> None:
+    for row in surrogate_forward.run(small=True):
+        assert row["surrogate, circuit / model"] > 0
+        assert row["surrogate, all / model"] > 0
+
+
+def test_exhaustive_elimination_finds_the_same_circuit_at_many_times_the_cost() -> None:
+    (row,) = elimination.run(small=True)
+    assert row["same circuit"] == "yes"
+    assert row["evaluations, exhaustive / ours"] > 20
+
+
+def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["speed"]) == 2
+    assert "unknown: 'speed'" in capsys.readouterr().err
