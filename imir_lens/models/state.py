@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from imir_lens.errors import CheckpointError
@@ -54,12 +55,12 @@ def check_weights(state: Mapping[str, Any], expected: Mapping[str, Tensor]) -> N
                 )
 
 
-def check_buffers(buffers: Mapping[str, Any], *, angles: Tensor | None) -> None:
+def check_buffers(buffers: Mapping[str, Any], *, angles: Float[Tensor, "position rotary"] | None) -> None:
     """Check the tables that a file carries against the cfg: a wrong cfg gives wrong logits without any other sign.
 
     Args:
         buffers: name → table, from `split_buffers`.
-        angles: the rotary angles by the cfg, [n_ctx, rotary_dim]; None without rotary positions.
+        angles: the rotary angles by the cfg; None without rotary positions.
 
     Raises:
         CheckpointError: when the file's mask is not the causal one, or its rotary tables differ from the cfg's.
