@@ -1,4 +1,4 @@
-"""Shares of variance against sums of squares done by hand, on models that coordinates explain wholly, partly and badly."""
+"""Shares of variance against sums of squares done by hand, on models explained wholly, partly and badly."""
 
 import pytest
 import torch
