@@ -115,5 +115,5 @@ def test_a_report_about_nothing_claims_nothing(nothing):
         assert report["evaluation"][empty] is None
     assert report["circuit"]["faithfulness"] is None and report["circuit"]["stability"]["bootstrap_jaccard"] is None
     assert report["examples"] == [] and report["circuit"]["roles"] == []
-    assert [row["id"] for row in report["coordinates"]][0] == "readout/via:const/word"  # by size instead
+    assert report["coordinates"][0]["id"] == "readout/via:const/word"  # by size instead
     assert all(not row["in_circuit"] and row["role"] == "auxiliary" for row in report["coordinates"])
