@@ -18,7 +18,7 @@ from imir_lens.evaluation import at_queries
 from imir_lens.ids import CoordinateId
 from imir_lens.lens_model import LensModel
 from imir_lens.tasks.base import Batch
-from imir_lens.terms import Contents, ContextRelations, Reads, readout_terms, score_terms
+from imir_lens.terms import Contents, ContextRelations, Reads, contexts_in_chunks, readout_terms, score_terms
 
 
 def ablate(
@@ -50,9 +50,12 @@ def ablate_mask(
     model: LensModel, coordinates: Coordinates, removed: Bool[Tensor, " coordinate"], batch: Batch
 ) -> Float[Tensor, "context query vocab"]:
     """Return the model's logits at the queries without the coordinates of a mask (possibly none)."""
-    run = _AblatedRun(coordinates, removed.to(coordinates.values.device), batch, scale=model.weights.scale)
-    logits = model.run_with_hooks(batch.tokens, run.hooks())
-    return run.at_queries(logits)
+    removed = removed.to(coordinates.values.device)
+    parts = []
+    for part in contexts_in_chunks(batch, coordinates.space, n_paths=len(coordinates.space.paths)):
+        run = _AblatedRun(coordinates, removed, part, scale=model.weights.scale)
+        parts.append(run.at_queries(model.run_with_hooks(part.tokens, run.hooks())))
+    return torch.cat(parts)
 
 
 class _AblatedRun:

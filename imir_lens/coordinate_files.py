@@ -4,7 +4,7 @@ import json
 from pathlib import Path as FilePath
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from imir_lens.coordinates import Coordinates, CoordinateSpace
 from imir_lens.errors import CoordinateError, ImirError
@@ -32,7 +32,8 @@ def save_coordinates(path: FilePath | str, coordinates: Coordinates) -> None:
         "matchings": list(space.relations.matchings),
         "reference": space.relations.reference,
     }
-    save_file({name: tensor.clone() for name, tensor in tensors.items()}, path, {"coordinates": json.dumps(shape)})
+    data = save({name: tensor.clone() for name, tensor in tensors.items()}, {"coordinates": json.dumps(shape)})
+    FilePath(path).write_bytes(data)  # `save_file` would make it private to the user
 
 
 def load_coordinates(path: FilePath | str) -> Coordinates:

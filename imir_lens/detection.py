@@ -69,7 +69,7 @@ class Circuit:
     @property
     def mask(self) -> Bool[Tensor, " coordinate"]:
         """Which coordinates belong to the circuit."""
-        mask = torch.zeros(self.coordinates.space.size, dtype=torch.bool)
+        mask = torch.zeros_like(self.coordinates.values, dtype=torch.bool)
         mask[[unit.place for unit in self.units]] = True
         return mask
 
@@ -114,7 +114,7 @@ def detect(
     meter = Meter(surrogate, coordinates.values, batch)
     everything = coordinates.values.abs() > _NEGLIGIBLE * coordinates.values.abs().max()
     if candidates is not None:
-        everything &= candidates
+        everything &= candidates.to(everything.device)
     nothing, projection = meter.score(torch.zeros_like(everything)), meter.score(everything)
     limit = projection.loss
     attribution = torch.zeros_like(coordinates.values)

@@ -83,7 +83,7 @@ def gather_evidence(model: LensModel, circuit: Circuit, batch: Batch) -> Evidenc
         removed[places] = True
         return Removal(in_surrogate(removed), in_model(removed))
 
-    mask = circuit.mask.to(everything.device)
+    mask = circuit.mask
     nothing = torch.zeros_like(everything)
     model_score = score_logits(at_queries(model.logits(batch.tokens), batch), batch)
     return Evidence(

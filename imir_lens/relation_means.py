@@ -21,7 +21,7 @@ def token_contrasts(
     pairs of `B − base`, and a class contrast is `base[a, b] − base[a, reference]`.
     """
     classes = list(relations.classes)
-    class_of = relations.class_of().to(query.device)
+    class_of = relations.class_of()
     query_sums = {name: query[:, ids].sum(1) for name, ids in relations.classes.items()}
     key_sums = {name: key[:, ids].sum(1) for name, ids in relations.classes.items()}
 

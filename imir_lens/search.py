@@ -35,7 +35,7 @@ class Meter:
     def score(self, kept: Bool[Tensor, " coordinate"]) -> Score:
         """Score the surrogate with only the kept coordinates (each subset is run once)."""
         kept = kept & (self.values != 0)
-        key = kept.nonzero().numpy().tobytes()
+        key = kept.nonzero().cpu().numpy().tobytes()
         if key not in self._seen:
             self.evaluations += 1
             with torch.no_grad():

@@ -5,8 +5,6 @@ of patterns, logits again sums of coordinates. It is differentiable in the coord
 number of coordinates that are not zero.
 """
 
-from collections.abc import Iterator
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -14,10 +12,7 @@ from torch import Tensor
 from imir_lens.coordinates import CoordinateSpace
 from imir_lens.ids import Head
 from imir_lens.tasks.base import Batch
-from imir_lens.terms import Contents, ContextRelations, Reads, readout_terms, score_terms
-
-# Contexts are taken in chunks whose contents stay below this many numbers (256 MB in float32).
-_CHUNK_NUMBERS = 64_000_000
+from imir_lens.terms import Contents, ContextRelations, Reads, contexts_in_chunks, readout_terms, score_terms
 
 
 class Surrogate:
@@ -49,7 +44,12 @@ class Surrogate:
             logits at the queries, up to a constant over the vocabulary.
         """
         reads = reads or Reads.of(self.space, values.detach() != 0)
-        return torch.cat([self._run(values, part, reads)[0] for part in self._chunks(batch, reads)])
+        return torch.cat(
+            [
+                self._run(values, part, reads)[0]
+                for part in contexts_in_chunks(batch, self.space, n_paths=len(reads.needed))
+            ]
+        )
 
     def patterns(
         self, values: Float[Tensor, " coordinate"], batch: Batch, *, chosen: Bool[Tensor, " coordinate"] | None = None
@@ -57,14 +57,10 @@ class Surrogate:
         """Return the attention patterns of every head (last layer: at all positions too)."""
         reads = Reads.of(self.space, values.detach() != 0 if chosen is None else chosen)
         found: dict[Head, list[Tensor]] = {head: [] for head in self.space.paths.heads}
-        for part in self._chunks(batch, reads):
+        for part in contexts_in_chunks(batch, self.space, n_paths=len(reads.needed)):
             for head, pattern in self._run(values, part, reads, all_rows=True)[1].items():
                 found[head].append(pattern)
         return {head: torch.cat(parts) for head, parts in found.items()}
-
-    def _chunks(self, batch: Batch, reads: Reads) -> Iterator[Batch]:
-        size = max(1, _CHUNK_NUMBERS // (len(reads.needed) * self.space.n_positions**2))
-        return (batch[start : start + size] for start in range(0, len(batch), size))
 
     def _run(
         self, values: Tensor, batch: Batch, reads: Reads, *, all_rows: bool = False

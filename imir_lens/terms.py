@@ -11,6 +11,7 @@ offsets, one (n × n) product per token relation, and a final product with the k
 The same code serves the surrogate, where patterns come from these scores, and ablation, where they come from a model.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,16 @@ from torch import Tensor
 
 from imir_lens.coordinates import CoordinateSpace
 from imir_lens.ids import Head
+from imir_lens.tasks.base import Batch
+
+# Contexts are taken in chunks whose contents stay below this many numbers (256 MB in float32).
+_CHUNK_NUMBERS = 64_000_000
+
+
+def contexts_in_chunks(batch: Batch, space: CoordinateSpace, *, n_paths: int) -> Iterator[Batch]:
+    """Split a batch so that the contents of `n_paths` paths fit in memory."""
+    size = max(1, _CHUNK_NUMBERS // (max(n_paths, 1) * space.n_positions**2))
+    return (batch[start : start + size] for start in range(0, len(batch), size))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from brute_force import named, rows, surrogate_logits, surrogate_patterns
 from rich_circuit import RICH
 from toy_task import ToyTask, relations, toy_batch
 
-from imir_lens import surrogate as surrogate_module
+from imir_lens import terms as terms_module
 from imir_lens.coordinates import Coordinates, CoordinateSpace
 from imir_lens.evaluation import at_queries, cross_entropy
 from imir_lens.ids import Head, Path
@@ -85,7 +85,7 @@ def test_chunks_of_contexts_add_up_to_the_batch(monkeypatch):
     coordinates, batch = random_coordinates(2, 1), toy_batch(7, length=P)
     surrogate = Surrogate(coordinates.space)
     logits, patterns = surrogate.logits(coordinates.values, batch), surrogate.patterns(coordinates.values, batch)
-    monkeypatch.setattr(surrogate_module, "_CHUNK_NUMBERS", 3 * 4 * P * P)  # three contexts of four paths
+    monkeypatch.setattr(terms_module, "_CHUNK_NUMBERS", 3 * 4 * P * P)  # three contexts of four paths
     torch.testing.assert_close(surrogate.logits(coordinates.values, batch), logits)
     again = surrogate.patterns(coordinates.values, batch)
     assert all(torch.allclose(again[head], patterns[head]) for head in patterns)

@@ -1,0 +1,1 @@
+"""Models: the host of HookedTransformer-format checkpoints, the disentangled transformer, planted circuits."""

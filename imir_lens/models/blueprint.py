@@ -132,7 +132,7 @@ def _relation(relations: TokenRelations, name: CoordinateId, n_positions: int) -
         return shift_matrix(n_positions, name.offset).double()
     known = tuple(relations.classes) if constant else (*relations.matchings, *_class_pairs(relations))
     if name.relation not in known:
-        raise CoordinateError(f"{name} has an unknown relation; {did_you_mean(name.relation, known)}")
+        raise CoordinateError(f"{name} has an unknown relation {name.relation!r}; {did_you_mean(name.relation, known)}")
     if not constant:
         return relations.matrix(name.relation).double()
     row = torch.zeros(1, relations.d_vocab, dtype=torch.float64)
