@@ -10,12 +10,49 @@ from imir_lens.tasks.registry import make_task, parse_knobs, register, task_clas
 
 if TYPE_CHECKING:
     from imir_lens.tasks.base import Batch, Task
+    from imir_lens.tasks.block_list import BlockForm, BlockListTask, Link
+    from imir_lens.tasks.copy import Copy
     from imir_lens.tasks.hop import Hop
+    from imir_lens.tasks.inversion import Inversion
+    from imir_lens.tasks.ioi import Ioi
+    from imir_lens.tasks.ngram import Ngram
     from imir_lens.tasks.recall import Recall
+    from imir_lens.tasks.retrieval import Retrieval
 
-__all__ = ["Batch", "Hop", "Recall", "Task", "make_task", "parse_knobs", "register", "task_class", "task_names"]
+__all__ = [
+    "Batch",
+    "BlockForm",
+    "BlockListTask",
+    "Copy",
+    "Hop",
+    "Inversion",
+    "Ioi",
+    "Link",
+    "Ngram",
+    "Recall",
+    "Retrieval",
+    "Task",
+    "make_task",
+    "parse_knobs",
+    "register",
+    "task_class",
+    "task_names",
+]
 
-_HOMES = {"Batch": "base", "Task": "base", "Hop": "hop", "Recall": "recall"}
+_HOMES = {
+    "Batch": "base",
+    "BlockForm": "block_list",
+    "BlockListTask": "block_list",
+    "Copy": "copy",
+    "Hop": "hop",
+    "Inversion": "inversion",
+    "Ioi": "ioi",
+    "Link": "block_list",
+    "Ngram": "ngram",
+    "Recall": "recall",
+    "Retrieval": "retrieval",
+    "Task": "base",
+}
 
 
 def __getattr__(name: str) -> Any:

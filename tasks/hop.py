@@ -1,24 +1,18 @@
 """Hop: k-hop induction, `[a b] … [b c] … a → c`."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
-from torch.nn.functional import one_hot
 
-from imir_lens.errors import TaskError
-from imir_lens.relations import TokenRelations
-from imir_lens.tasks.base import Batch, Task
-from imir_lens.tasks.layout import FILLER, at_last, choose, place_blocks, successor, word_names, write_blocks
+from imir_lens.tasks.base import Batch
+from imir_lens.tasks.block_list import BlockForm, BlockListTask, Link
+from imir_lens.tasks.layout import choose
 from imir_lens.tasks.registry import register
-from imir_lens.tasks.symmetry import free_exchanges
 
 
 @register
 @dataclass(frozen=True)
-class Hop(Task):
+class Hop(BlockListTask):
     """Follow a chain of pairs for a fixed number of steps.
 
     Every chain a₀ → a₁ → … → a_hops stands in the context as the blocks `[aᵢ aᵢ₊₁]`; distractor blocks hold words of
@@ -47,15 +41,17 @@ class Hop(Task):
 
     def __post_init__(self) -> None:
         for knob, least in (("hops", 1), ("chains", 1), ("distractors", 0)):
-            if getattr(self, knob) < least:
-                raise TaskError(f"hop needs {knob} >= {least}: {knob}={getattr(self, knob)}")
-        knobs = f"hops={self.hops}, chains={self.chains}, distractors={self.distractors}"
-        if self._words > self.vocab - 1:
-            raise TaskError(
-                f"hop needs chains*(hops+1) + 2*distractors <= vocab-1 distinct words: {knobs}, vocab={self.vocab}"
-            )
-        if 2 * self._blocks > self.length - 1:
-            raise TaskError(f"hop needs 2*(chains*hops + distractors) <= length-1: {knobs}, length={self.length}")
+            self._require(getattr(self, knob) >= least, f"{knob} >= {least}", knob)
+        sizes = ("hops", "chains", "distractors")
+        words = "chains*(hops+1) + 2*distractors <= vocab-1 distinct words"
+        self._require(self._words <= self.vocab - 1, words, *sizes, "vocab")
+        room = "2*(chains*hops + distractors) <= length-1"
+        self._require(2 * self._blocks <= self.length - 1, room, *sizes, "length")
+
+    @property
+    def form(self) -> BlockForm:
+        """Pairs; the query opens one, and what it leads to opens the next."""
+        return BlockForm(("word", "next"), (Link(0, 0),), answer=1, steps=self.hops)
 
     @property
     def _words(self) -> int:
@@ -64,37 +60,6 @@ class Hop(Task):
     @property
     def _blocks(self) -> int:
         return self.chains * self.hops + self.distractors
-
-    @property
-    def d_vocab(self) -> int:
-        """Number of tokens."""
-        return self.vocab
-
-    @property
-    def n_positions(self) -> int:
-        """Length of a context."""
-        return self.length
-
-    @cached_property
-    def relations(self) -> TokenRelations:
-        """Filler against words, and `same` over the words; no word is tied to another."""
-        same = torch.arange(self.vocab)
-        same[FILLER] = -1
-        classes = {"filler": torch.tensor([FILLER]), "word": torch.arange(1, self.vocab)}
-        return TokenRelations(classes, {"same": same}, reference="filler")
-
-    @property
-    def symmetry_generators(self) -> list[Int[Tensor, " vocab"]]:
-        """Exchanges of neighbouring words: any relabelling of words leaves the law unchanged."""
-        return free_exchanges(self.vocab, range(1, self.vocab))
-
-    @property
-    def reference_circuit(self) -> tuple[str, ...]:
-        """Previous-token head, one matching head for each hop, copying from the last."""
-        alpha = "L0H0/score/q:res/k:res/offset+1"
-        paths = ("res", *(f"L{layer}H0" for layer in range(1, self.hops + 1)))
-        betas = (f"L{hop + 1}H0/score/q:{paths[hop]}/k:L0H0/same" for hop in range(self.hops))
-        return (alpha, *betas, f"readout/via:{paths[-1]}/same")
 
     def sample(self, contexts: int, generator: torch.Generator) -> Batch:
         """Draw contexts.
@@ -113,33 +78,8 @@ class Hop(Task):
         of_chain = torch.cat([of_chain, of_chain.new_full((self.distractors,), -1)])
         order = choose(contexts, self._blocks, self._blocks, generator)
         blocks = torch.cat([links, others], dim=1).gather(1, order.unsqueeze(2).expand(-1, -1, 2))
-        starts = place_blocks(contexts, self._blocks, self.length - 1, generator)
+        starts = self.place(contexts, self._blocks, generator)
         queried = torch.randint(self.chains, (contexts,), generator=generator, device=device)
         chain = chain_words[torch.arange(contexts, device=device), queried]
-        tokens = write_blocks(starts, blocks, chain[:, 0], length=self.length)
-        targets = chain[:, -1:]
-        latent = {
-            "starts": starts,
-            "words": blocks,
-            "block_chain": of_chain[order],
-            "chain_words": chain_words,
-            "queried": queried,
-        }
-        return Batch(tokens, at_last(tokens), targets, torch.ones_like(targets, dtype=torch.bool), latent)
-
-    def bayes(self, batch: Batch) -> Float[Tensor, "context query vocab"]:
-        """Follow the chain from the query: no word opens two blocks, so the answer is certain."""
-        word = batch.tokens[:, -1]
-        for _ in range(self.hops):
-            word = successor(batch.tokens, word)[1]
-        return one_hot(word, self.vocab).float().unsqueeze(1)
-
-    def chance(self) -> Float[Tensor, " vocab"]:
-        """Return the uniform law over words."""
-        law = torch.full((self.vocab,), 1 / (self.vocab - 1))
-        law[FILLER] = 0
-        return law
-
-    def decode(self, tokens: Int[Tensor, " position"]) -> list[str]:
-        """Return `·` for filler and the number for a word."""
-        return word_names(tokens)
+        latent = {"block_chain": of_chain[order], "chain_words": chain_words, "queried": queried}
+        return self.lay_out(starts, blocks, chain[:, 0], chain[:, -1], latent)

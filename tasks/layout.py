@@ -1,7 +1,8 @@
-"""Contexts made of two-token blocks among filler: how they are placed, written and read back.
+"""Contexts made of blocks among filler: how they are placed, written and read back.
 
-A context of length L has L − 1 cells for blocks and filler, then the query. Reading needs no hidden structure: filler
-separates runs of blocks, so the first token of a block is a non-filler token at an even place within its run.
+A context of length L has cells for blocks and filler, then the tokens that open the last block, one of them unless a
+task says otherwise. Reading needs no hidden structure: filler separates runs of blocks, so the first token of a block
+of k is a non-filler token whose place within its run is a multiple of k.
 """
 
 import torch
@@ -16,38 +17,43 @@ def choose(rows: int, count: int, of: int, generator: torch.Generator) -> Int[Te
     return torch.rand(rows, of, generator=generator, device=generator.device).topk(count, dim=1).indices
 
 
-def place_blocks(contexts: int, blocks: int, cells: int, generator: torch.Generator) -> Int[Tensor, "context block"]:
-    """Draw where the blocks start, in order, uniformly over all placements without overlap.
+def place_blocks(
+    contexts: int, blocks: int, cells: int, generator: torch.Generator, *, width: int = 2
+) -> Int[Tensor, "context block"]:
+    """Draw where the blocks of `width` cells start, in order, uniformly over all placements without overlap.
 
-    A placement is a choice of which of the `cells − blocks` items (a block or one filler) are blocks; the i-th block
-    starts i cells later than its item, since every earlier block is one cell longer than its item.
+    A placement is a choice of which of the `cells − (width − 1) blocks` items (a block or one filler) are blocks; the
+    i-th block starts i (width − 1) cells later than its item, since every earlier block is that much longer than its.
     """
-    items = choose(contexts, blocks, cells - blocks, generator).sort(dim=1).values
-    return items + torch.arange(blocks, device=items.device)
+    items = choose(contexts, blocks, cells - (width - 1) * blocks, generator).sort(dim=1).values
+    return items + (width - 1) * torch.arange(blocks, device=items.device)
 
 
 def write_blocks(
     starts: Int[Tensor, "context block"],
-    words: Int[Tensor, "context block 2"],
-    query: Int[Tensor, " context"],
+    words: Int[Tensor, "context block slot"],
+    query: Int[Tensor, "context *given"],
     *,
     length: int,
 ) -> Int[Tensor, "context position"]:
-    """Write the blocks at their starts, the query last, filler everywhere else."""
+    """Write the blocks at their starts, the query (one token, or several) last, filler everywhere else."""
     tokens = torch.full((len(starts), length), FILLER, device=starts.device)
-    tokens.scatter_(1, starts, words[..., 0])
-    tokens.scatter_(1, starts + 1, words[..., 1])
-    tokens[:, -1] = query
+    cells = starts.unsqueeze(2) + torch.arange(words.shape[2], device=starts.device)
+    tokens.scatter_(1, cells.flatten(1), words.flatten(1))
+    last = query.reshape(len(starts), -1)
+    tokens[:, length - last.shape[1] :] = last
     return tokens
 
 
-def block_firsts(tokens: Int[Tensor, "context position"]) -> Bool[Tensor, "context position"]:
-    """Mark the first token of every block, from the tokens alone; the last position, the query, is never marked."""
+def block_firsts(
+    tokens: Int[Tensor, "context position"], *, width: int = 2, last: int = 1
+) -> Bool[Tensor, "context position"]:
+    """Mark the first token of every block, from the tokens alone; the `last` tokens, the query, are never marked."""
     position = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
     filler = tokens == FILLER
     run_start = torch.where(filler, position + 1, 0).cummax(dim=1).values
-    firsts = ~filler & ((position - run_start) % 2 == 0)
-    firsts[:, -1] = False
+    firsts = ~filler & ((position - run_start) % width == 0)
+    firsts[:, tokens.shape[1] - last :] = False
     return firsts
 
 

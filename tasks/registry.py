@@ -11,7 +11,15 @@ from imir_lens.errors import TaskError, did_you_mean
 if TYPE_CHECKING:
     import imir_lens.tasks.base
 
-BUILT_IN = ("recall", "hop")  # each is registered by the module of its name
+BUILT_IN = (
+    "recall",
+    "hop",
+    "inversion",
+    "retrieval",
+    "ngram",
+    "ioi",
+    "copy",
+)  # each is registered by the module of its name
 _classes: "dict[str, type[imir_lens.tasks.base.Task]]" = {}
 _BOOL = {"true": True, "false": False, True: True, False: False}
 

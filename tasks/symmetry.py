@@ -24,11 +24,14 @@ def free_exchanges(vocab: int, words: Sequence[int]) -> list[Int[Tensor, " vocab
     return [exchange(vocab, [s], [t]) for s, t in pairwise(words)]
 
 
-def couple_exchanges(vocab: int, couples: Sequence[tuple[int, int]]) -> list[Int[Tensor, " vocab"]]:
+def couple_exchanges(
+    vocab: int, couples: Sequence[tuple[int, int]], *, directed: bool = False
+) -> list[Int[Tensor, " vocab"]]:
     """Return relabellings that generate all permutations which send couples to couples.
 
     These are the exchange inside the first couple and the exchanges of neighbouring couples; together they generate the
-    exchange inside every couple.
+    exchange inside every couple. Directed couples are sent first to first and second to second, so none is exchanged
+    inside.
     """
-    inside = [exchange(vocab, [s], [t]) for s, t in couples[:1]]
+    inside = [exchange(vocab, [s], [t]) for s, t in couples[:1] if not directed]
     return inside + [exchange(vocab, s, t) for s, t in pairwise(couples)]
