@@ -76,7 +76,7 @@ class Task(ABC):
 
     @property
     def query_positions(self) -> tuple[int, ...]:
-        """Positions at which predictions are asked for, over all contexts: the last one, unless a task says otherwise."""
+        """Positions at which predictions are asked for, over all contexts: the last, unless a task says otherwise."""
         return (self.n_positions - 1,)
 
     @property
@@ -92,7 +92,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def reference_circuit(self) -> tuple[str, ...]:
-        """Coordinate ids of the least circuit that solves the task, with one head a layer."""
+        """Coordinate ids of the least circuit that solves the task: fewest layers, then fewest heads a layer."""
 
     @abstractmethod
     def sample(self, contexts: int, generator: torch.Generator) -> Batch:

@@ -33,6 +33,8 @@ SMALL = {"n_layers": 2, "n_heads": 3, "d_model": 10, "d_head": 4, "n_ctx": 8, "d
 SMALL_TL = {**SMALL, "attn_only": True, "normalization_type": None, "seed": 0}
 
 pytestmark = pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")
+
+
 @pytest.fixture(scope="module")
 def contexts() -> Tensor:
     return torch.from_numpy(np.load(DATA / "recall_contexts.npz")["tokens"][:64]).long()

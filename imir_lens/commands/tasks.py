@@ -107,6 +107,6 @@ def _lines(card: dict[str, Any]) -> list[str]:
         f"  {score_line('Bayes', card['bayes'])}",
         f"  {score_line('chance', card['chance'])}",
         "",
-        "Least circuit that solves it, with one head a layer:",
+        "Least circuit that solves it:",
         *(f"  {identifier}" for identifier in card["reference_circuit"]),
     ]

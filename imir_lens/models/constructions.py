@@ -10,19 +10,33 @@ elsewhere, so that without this coordinate the wrong place wins outright: every 
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 from imir_lens.errors import OptionError, did_you_mean
-from imir_lens.ids import CoordinateId, Head, Path, offset_name
+from imir_lens.ids import Head, Path, offset_name
+from imir_lens.models.block_constructions import (
+    copy_circuit,
+    inversion_circuit,
+    ioi_circuit,
+    look_back_circuit,
+    ngram_circuit,
+    retrieval_circuit,
+)
+from imir_lens.models.circuit_parts import kept, places, readout_id, require_order, score_id
 from imir_lens.models.planting import plant, plant_disentangled
 
 __all__ = [
+    "copy_circuit",
     "hop_circuit",
     "induction_circuit",
+    "inversion_circuit",
+    "ioi_circuit",
+    "look_back_circuit",
     "memory_circuit",
     "mixed_circuit",
+    "ngram_circuit",
     "plant",
     "plant_disentangled",
+    "retrieval_circuit",
     "shared_circuit",
 ]
 
@@ -54,15 +68,15 @@ def induction_circuit(
         OptionError: for an unknown part, or parts in layers that cannot feed each other.
         CoordinateError: when a head does not parse.
     """
-    place = _places(heads, alpha="L0H0", beta="L1H0")
-    _require_order(place, "alpha", "beta")
+    place = places(heads, alpha="L0H0", beta="L1H0")
+    require_order(place, "alpha", "beta")
     previous, match = Path((place["alpha"],)), place["beta"]
-    return _kept(
+    return kept(
         {
-            _score(place["alpha"], _RES, _RES, offset_name(1)): alpha,
-            _score(match, _RES, previous, "same"): beta,
-            _score(match, _RES, _RES, "same"): not_itself,
-            _readout(Path((match,)), "same"): gamma,
+            score_id(place["alpha"], _RES, _RES, offset_name(1)): alpha,
+            score_id(match, _RES, previous, "same"): beta,
+            score_id(match, _RES, _RES, "same"): not_itself,
+            readout_id(Path((match,)), "same"): gamma,
         }
     )
 
@@ -101,29 +115,30 @@ def hop_circuit(
     if hops < 1:
         raise OptionError(f"a chain needs hops >= 1: hops={hops}")
     matches = [f"beta_{hop}" for hop in range(1, hops + 1)]
-    place = _places(heads, alpha="L0H0", **{name: f"L{layer}H0" for layer, name in enumerate(matches, start=1)})
-    _require_order(place, "alpha", *matches)
+    place = places(heads, alpha="L0H0", **{name: f"L{layer}H0" for layer, name in enumerate(matches, start=1)})
+    require_order(place, "alpha", *matches)
     copied = Path((place["alpha"],))
     reached = [_RES, *(Path((place[name],)) for name in matches)]
-    circuit = {_score(place["alpha"], _RES, _RES, offset_name(1)): alpha}
+    circuit = {score_id(place["alpha"], _RES, _RES, offset_name(1)): alpha}
     for hop, name in enumerate(matches):
-        circuit[_score(place[name], reached[hop], copied, "same")] = beta
-        circuit[_score(place[name], reached[hop], _RES, "same")] = not_itself
+        circuit[score_id(place[name], reached[hop], copied, "same")] = beta
+        circuit[score_id(place[name], reached[hop], _RES, "same")] = not_itself
         if hop > 0:
-            circuit[_score(place[name], reached[hop], _RES, offset_name(-1))] = not_after
-    circuit[_readout(reached[-1], "same")] = gamma
-    return _kept(circuit)
+            circuit[score_id(place[name], reached[hop], _RES, offset_name(-1))] = not_after
+    circuit[readout_id(reached[-1], "same")] = gamma
+    return kept(circuit)
 
 
-def memory_circuit(*, delta: float = 20.0) -> dict[str, float]:
-    """The fixed association read off the query's own token, for `recall` with f_r = f_v = 0.
+def memory_circuit(*, delta: float = 20.0, reverse: bool = False) -> dict[str, float]:
+    """The fixed association read off the query's own token, for `recall` (`inversion`) with f_r = f_v = 0.
 
     No attention takes part, so no layer is needed: a → C(a) is one matrix from embedding to logits.
 
     Args:
         delta: the query's token to the logit of its associate.
+        reverse: from a target to its source, where the association is directed (as `inversion` asks).
     """
-    return _kept({_readout(_RES, "assoc"): delta})
+    return kept({readout_id(_RES, "assoc-reverse" if reverse else "assoc"): delta})
 
 
 def mixed_circuit(
@@ -163,16 +178,16 @@ def mixed_circuit(
         OptionError: for an unknown part, parts in one head, or parts in layers that cannot feed each other.
         CoordinateError: when a head does not parse.
     """
-    place = _places(heads, alpha="L0H0", beta="L1H0", seen="L2H0")
+    place = places(heads, alpha="L0H0", beta="L1H0", seen="L2H0")
     if place["seen"] in (place["alpha"], place["beta"]):
         raise OptionError(f"the head 'seen' attends to everything alike, so it cannot be {place['seen']} as well")
     parts = {name: str(place[name]) for name in ("alpha", "beta")}
     values = {"alpha": alpha, "beta": beta, "gamma": gamma, "not_itself": not_itself}
-    return induction_circuit(**values, heads=parts) | _kept(
+    return induction_circuit(**values, heads=parts) | kept(
         {
-            _readout(_RES, "assoc"): delta,
-            _readout(_RES, "rare>rare"): rare,
-            _readout(Path((place["seen"],)), "same"): -(6.0 * length + gamma) if not_seen is None else not_seen,
+            readout_id(_RES, "assoc"): delta,
+            readout_id(_RES, "rare>rare"): rare,
+            readout_id(Path((place["seen"],)), "same"): -(6.0 * length + gamma) if not_seen is None else not_seen,
         }
     )
 
@@ -217,34 +232,9 @@ def shared_circuit(
     copying = [Head(first, 0), Head(first, 1)] if role == "alpha" else [Head(first, 0)]
     matching = [Head(second, 0)] if role == "alpha" else [Head(second, 0), Head(second, 1)]
     part = (_SHARED_BETA[role] if beta is None else beta) / len(copying)
-    circuit = {_score(head, _RES, _RES, offset_name(1)): alpha for head in copying}
+    circuit = {score_id(head, _RES, _RES, offset_name(1)): alpha for head in copying}
     for head in matching:
-        circuit |= {_score(head, _RES, Path((source,)), "same"): part for source in copying}
-        circuit[_readout(Path((head,)), "same")] = gamma / len(matching)
-    circuit[_score(matching[0], _RES, _RES, "same")] = not_itself
-    return _kept(circuit)
-
-
-def _places(heads: Mapping[str, str] | None, **defaults: str) -> dict[str, Head]:
-    for name in heads or {}:
-        if name not in defaults:
-            raise OptionError(f"this circuit has no part {name!r}; {did_you_mean(name, defaults)}")
-    return {name: Head.parse(text) for name, text in (defaults | dict(heads or {})).items()}
-
-
-def _require_order(place: Mapping[str, Head], *names: str) -> None:
-    for lower, upper in pairwise(names):
-        if place[lower].layer >= place[upper].layer:
-            raise OptionError(f"{lower} feeds {upper}, so {place[lower]} must be in a layer below {place[upper]}")
-
-
-def _score(head: Head, query: Path, key: Path, relation: str) -> str:
-    return str(CoordinateId(head, query, key, relation))
-
-
-def _readout(path: Path, relation: str) -> str:
-    return str(CoordinateId(None, None, path, relation))
-
-
-def _kept(circuit: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in circuit.items() if value != 0}
+        circuit |= {score_id(head, _RES, Path((source,)), "same"): part for source in copying}
+        circuit[readout_id(Path((head,)), "same")] = gamma / len(matching)
+    circuit[score_id(matching[0], _RES, _RES, "same")] = not_itself
+    return kept(circuit)

@@ -28,7 +28,7 @@ class Recipe:
 def default_config(task: Task, **changes: Any) -> TransformerConfig:
     """Return the attention-only model, without norm and with learned positions, that a task is trained on by default.
 
-    It has one head a layer and the layers of the task's reference circuit, at least two.
+    It has the layers of the task's reference circuit, at least two, and as many heads in each as that needs in any.
 
     Args:
         task: what it has to fit.
@@ -37,12 +37,13 @@ def default_config(task: Task, **changes: Any) -> TransformerConfig:
     Raises:
         OptionError: for a field that does not exist.
     """
-    heads = [CoordinateId.parse(text).head for text in task.reference_circuit]
+    units = [CoordinateId.parse(text) for text in task.reference_circuit]
+    heads = [head for unit in units for head in [unit.head, *(h for p in unit.paths for h in p.heads)] if head]
     fields: dict[str, Any] = {
         "d_model": 128,
         "d_head": 64,
-        "n_heads": 1,
-        "n_layers": max([2, *(head.layer + 1 for head in heads if head is not None)]),
+        "n_heads": max([1, *(head.index + 1 for head in heads)]),
+        "n_layers": max([2, *(head.layer + 1 for head in heads)]),
         "n_ctx": task.n_positions,
         "d_vocab": task.d_vocab,
         "attn_only": True,

@@ -11,7 +11,7 @@ from imir_lens.checkpoints import checkpoint_series, load_checkpoint, load_trans
 from imir_lens.errors import OptionError
 from imir_lens.models.disentangled import DisentangledConfig, DisentangledTransformer
 from imir_lens.models.transformer import ImirTransformer
-from imir_lens.tasks import Hop, Recall
+from imir_lens.tasks import Hop, Ngram, Recall
 from imir_lens.training import DEMO, default_config, default_recipe
 from imir_lens.training.loop import config_of
 
@@ -242,11 +242,13 @@ def test_config_may_be_a_mapping(tmp_path):
     assert config_of(module) == {"d_vocab": 3, "dtype": "torch.float32"}
 
 
-def test_default_models_have_the_layers_of_the_reference_circuit():
+def test_default_models_have_the_layers_and_heads_of_the_reference_circuit():
     assert default_recipe(Recall()).config.n_layers == 2
     assert default_recipe(Hop(hops=3, chains=1)).config.n_layers == 4
     assert default_config(Recall(f_r=0.0, vocab=65)).n_layers == 2
+    assert default_config(Recall()).n_heads == 1
     assert default_config(Recall(), n_heads=3).n_heads == 3
+    assert default_config(Ngram(n=4)).n_heads == 3
     with pytest.raises(OptionError, match="'d_mode'; did you mean 'd_model'"):
         default_config(Recall(), d_mode=3)
     assert DEMO.config.d_vocab == DEMO.task.d_vocab
