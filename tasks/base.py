@@ -92,7 +92,7 @@ class Task(ABC):
     @property
     @abstractmethod
     def reference_circuit(self) -> tuple[str, ...]:
-        """Coordinate ids of the least circuit that solves the task: fewest layers, then fewest heads a layer."""
+        """Coordinate ids of the least circuit that solves the task: fewest layers, a head for each job."""
 
     @abstractmethod
     def sample(self, contexts: int, generator: torch.Generator) -> Batch:

@@ -19,9 +19,9 @@ The form gives the Bayes predictor wherever the law makes the answer certain, an
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import torch
@@ -33,7 +33,7 @@ from imir_lens.errors import TaskError
 from imir_lens.relations import TokenRelations
 from imir_lens.tasks.base import Batch, Task
 from imir_lens.tasks.layout import FILLER, at_last, block_firsts, place_blocks, word_names, write_blocks
-from imir_lens.tasks.symmetry import free_exchanges
+from imir_lens.tasks.symmetry import exchange_blocks, free_exchanges, rotate_items
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,11 @@ class BlockListTask(Task):
         """The blocks and their links."""
 
     @property
+    @abstractmethod
+    def n_blocks(self) -> int:
+        """Number of whole blocks in a context, distractors included."""
+
+    @property
     def d_vocab(self) -> int:
         """Number of tokens."""
         return self.vocab
@@ -189,6 +194,22 @@ class BlockListTask(Task):
     def symmetry_generators(self) -> list[Int[Tensor, " vocab"]]:
         """Exchanges of neighbouring words: any relabelling of words leaves the law unchanged."""
         return free_exchanges(self.vocab, range(1, self.vocab))
+
+    @property
+    def context_symmetries(self) -> dict[str, Callable[[Batch], Batch]]:
+        """Rearrangements of contexts that leave the law unchanged, by name; they generate the others.
+
+        Where blocks stand in random order among filler: exchanges of neighbouring blocks, and the cyclic shift that
+        moves the last block or filler to the front. On pairs of positions its orbits are the offsets.
+        """
+        if self.form.overlapping:
+            return {}
+        cells = self.length - self.form.given
+        exchanges = {
+            f"exchange blocks {i} and {i + 1}": partial(exchange_blocks, first=i, second=i + 1)
+            for i in range(self.n_blocks - 1)
+        }
+        return exchanges | {"rotate": partial(rotate_items, cells=cells)}
 
     @property
     def reference_circuit(self) -> tuple[str, ...]:
@@ -239,10 +260,10 @@ class BlockListTask(Task):
             given = [answer]
         return found, answer
 
-    def place(self, contexts: int, blocks: int, generator: torch.Generator) -> Int[Tensor, "context block"]:
-        """Draw where blocks start, before what is given of the last one: uniform over all placements, in order."""
+    def place(self, contexts: int, generator: torch.Generator) -> Int[Tensor, "context block"]:
+        """Draw where the blocks start, before what is given of the last one: uniform over all placements, in order."""
         cells = self.length - self.form.given
-        return place_blocks(contexts, blocks, cells, generator, width=self.form.width)
+        return place_blocks(contexts, self.n_blocks, cells, generator, width=self.form.width)
 
     def lay_out(
         self,

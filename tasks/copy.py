@@ -1,6 +1,8 @@
 """Copy: a segment of distinct words, then the segment again, `… a b c d … a b c → d`, asked at every place."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -8,6 +10,7 @@ from imir_lens.tasks.base import Batch
 from imir_lens.tasks.block_list import BlockForm, BlockListTask, Link, linked_parts
 from imir_lens.tasks.layout import choose, write_blocks
 from imir_lens.tasks.registry import register
+from imir_lens.tasks.symmetry import rotate_items
 
 
 @register
@@ -53,6 +56,17 @@ class Copy(BlockListTask):
     def form(self) -> BlockForm:
         """A word and the next: each word of the repetition opens a block."""
         return BlockForm(("token", "next"), (Link(0, 0),), answer=1, overlapping=True)
+
+    @property
+    def n_blocks(self) -> int:
+        """Windows of the segment."""
+        return self.segment - 1
+
+    @property
+    def context_symmetries(self) -> dict[str, Callable[[Batch], Batch]]:
+        """The cyclic shift of the segment among its filler, where the gap is random."""
+        cells = self.length - self.segment + 1
+        return {"rotate": partial(rotate_items, cells=cells)} if self.gap is None else {}
 
     @property
     def query_positions(self) -> tuple[int, ...]:

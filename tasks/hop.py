@@ -46,7 +46,7 @@ class Hop(BlockListTask):
         words = "chains*(hops+1) + 2*distractors <= vocab-1 distinct words"
         self._require(self._words <= self.vocab - 1, words, *sizes, "vocab")
         room = "2*(chains*hops + distractors) <= length-1"
-        self._require(2 * self._blocks <= self.length - 1, room, *sizes, "length")
+        self._require(2 * self.n_blocks <= self.length - 1, room, *sizes, "length")
 
     @property
     def form(self) -> BlockForm:
@@ -58,7 +58,8 @@ class Hop(BlockListTask):
         return self.chains * (self.hops + 1) + 2 * self.distractors
 
     @property
-    def _blocks(self) -> int:
+    def n_blocks(self) -> int:
+        """Number of whole blocks in a context."""
         return self.chains * self.hops + self.distractors
 
     def sample(self, contexts: int, generator: torch.Generator) -> Batch:
@@ -76,9 +77,9 @@ class Hop(BlockListTask):
         others = words[:, in_chains:].unflatten(1, (self.distractors, 2))
         of_chain = torch.arange(self.chains, device=device).repeat_interleave(self.hops)
         of_chain = torch.cat([of_chain, of_chain.new_full((self.distractors,), -1)])
-        order = choose(contexts, self._blocks, self._blocks, generator)
+        order = choose(contexts, self.n_blocks, self.n_blocks, generator)
         blocks = torch.cat([links, others], dim=1).gather(1, order.unsqueeze(2).expand(-1, -1, 2))
-        starts = self.place(contexts, self._blocks, generator)
+        starts = self.place(contexts, generator)
         queried = torch.randint(self.chains, (contexts,), generator=generator, device=device)
         chain = chain_words[torch.arange(contexts, device=device), queried]
         latent = {"block_chain": of_chain[order], "chain_words": chain_words, "queried": queried}

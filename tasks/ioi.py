@@ -65,6 +65,11 @@ class Ioi(BlockListTask):
         return BlockForm(("name",), (Link(self.gap, 0, differs=True),), answer=0)
 
     @property
+    def n_blocks(self) -> int:
+        """Names and other words before the repeated name."""
+        return 2 + self.distractors
+
+    @property
     def answers(self) -> range:
         """The names."""
         return range(1, self.names + 1)
@@ -105,11 +110,11 @@ class Ioi(BlockListTask):
         """
         names = choose(contexts, 2, self.names, generator) + 1
         words = choose(contexts, self.distractors, self.vocab - 1 - self.names, generator) + self.names + 1
-        order = choose(contexts, 2 + self.distractors, 2 + self.distractors, generator)
+        order = choose(contexts, self.n_blocks, self.n_blocks, generator)
         blocks = torch.cat([names, words], dim=1).gather(1, order).unsqueeze(2)
         repeated = torch.randint(2, (contexts,), generator=generator, device=generator.device)
         in_order = names.gather(1, order.argsort(dim=1)[:, :2].argsort(dim=1))
         chosen = in_order.gather(1, torch.stack([repeated, 1 - repeated], dim=1))
         given = torch.nn.functional.pad(chosen[:, :1], (0, self.gap), value=FILLER)
-        starts = self.place(contexts, 2 + self.distractors, generator)
+        starts = self.place(contexts, generator)
         return self.lay_out(starts, blocks, given, chosen[:, 1], {"repeated": repeated})

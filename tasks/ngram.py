@@ -63,6 +63,11 @@ class Ngram(BlockListTask):
         return BlockForm(tuple(f"token_{i + 1}" for i in range(self.n)), links, answer=self.n - 1, overlapping=True)
 
     @property
+    def n_blocks(self) -> int:
+        """Windows that end before the last token."""
+        return self.length - self.n
+
+    @property
     def answers(self) -> range:
         """All tokens."""
         return range(self.vocab)

@@ -73,6 +73,11 @@ class PairTask(BlockListTask):
         return False
 
     @property
+    def n_blocks(self) -> int:
+        """Number of whole blocks in a context."""
+        return self.pairs
+
+    @property
     def n_rare(self) -> int:
         """Number of rare words."""
         words = self.vocab - 1
@@ -174,7 +179,7 @@ class PairTask(BlockListTask):
         order = choose(contexts, self.pairs, self.pairs, generator)
         pair = torch.where(order < copies, 0, order - copies + 1)  # pair 0 is the queried one
         blocks = words.gather(1, pair.unsqueeze(2).expand(-1, -1, 2))
-        starts = self.place(contexts, self.pairs, generator)
+        starts = self.place(contexts, generator)
         latent = {
             "rare": rare.gather(1, pair),
             "varied": varied.gather(1, pair),

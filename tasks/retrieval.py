@@ -23,7 +23,8 @@ class Retrieval(BlockListTask):
     told apart by their place alone.
 
     The reference circuit has two heads in its first layer, one for each distance over which a word must be brought, and
-    one head that adds up both matches.
+    one head that adds up both matches. Since roles never swap places, one first-layer head that looks at both distances
+    can do the job of two (`retrieval_circuit(shared=True)`), at the same depth and with as many coordinates.
 
     Attributes:
         vocab: number of tokens; id 0 is filler, the words are 1 .. vocab − 1.
@@ -48,8 +49,8 @@ class Retrieval(BlockListTask):
         for knob in sizes:
             self._require(getattr(self, knob) >= 1, f"{knob} >= 1", knob)
         words = "keys + fields + keys*fields <= vocab-1 distinct words"
-        self._require(self.keys + self.fields + self._blocks <= self.vocab - 1, words, *sizes, "vocab")
-        self._require(3 * self._blocks <= self.length - 2, "3*keys*fields <= length-2", *sizes, "length")
+        self._require(self.keys + self.fields + self.n_blocks <= self.vocab - 1, words, *sizes, "vocab")
+        self._require(3 * self.n_blocks <= self.length - 2, "3*keys*fields <= length-2", *sizes, "length")
 
     @property
     def form(self) -> BlockForm:
@@ -57,7 +58,8 @@ class Retrieval(BlockListTask):
         return BlockForm(("key", "field", "value"), (Link(0, 1), Link(1, 0)), answer=2)
 
     @property
-    def _blocks(self) -> int:
+    def n_blocks(self) -> int:
+        """Number of whole blocks in a context."""
         return self.keys * self.fields
 
     def sample(self, contexts: int, generator: torch.Generator) -> Batch:
@@ -66,12 +68,12 @@ class Retrieval(BlockListTask):
         `latent`: `starts` [context block] the blocks' positions in order, `words` [context block 3], and `queried`
         [context] the block that is asked for.
         """
-        words = choose(contexts, self.keys + self.fields + self._blocks, self.vocab - 1, generator) + 1
-        key, field, value = words.split([self.keys, self.fields, self._blocks], dim=1)
+        words = choose(contexts, self.keys + self.fields + self.n_blocks, self.vocab - 1, generator) + 1
+        key, field, value = words.split([self.keys, self.fields, self.n_blocks], dim=1)
         table = torch.stack([key.repeat_interleave(self.fields, 1), field.repeat(1, self.keys), value], dim=2)
-        order = choose(contexts, self._blocks, self._blocks, generator)
+        order = choose(contexts, self.n_blocks, self.n_blocks, generator)
         blocks = table.gather(1, order.unsqueeze(2).expand(-1, -1, 3))
-        queried = torch.randint(self._blocks, (contexts,), generator=generator, device=generator.device)
+        queried = torch.randint(self.n_blocks, (contexts,), generator=generator, device=generator.device)
         asked = blocks[torch.arange(contexts, device=generator.device), queried]
-        starts = self.place(contexts, self._blocks, generator)
+        starts = self.place(contexts, generator)
         return self.lay_out(starts, blocks, asked[:, :2], asked[:, 2], {"queried": queried})

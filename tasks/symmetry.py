@@ -1,4 +1,4 @@
-"""Token relabellings: permutations of the vocabulary that leave a task's law unchanged."""
+"""What leaves a task's law unchanged: relabellings of the vocabulary, and rearrangements of a context's blocks."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,6 +6,8 @@ from itertools import pairwise
 import torch
 from jaxtyping import Int
 from torch import Tensor
+
+from imir_lens.tasks.base import Batch
 
 
 def exchange(vocab: int, these: Sequence[int], those: Sequence[int]) -> Int[Tensor, " vocab"]:
@@ -35,3 +37,39 @@ def couple_exchanges(
     """
     inside = [exchange(vocab, [s], [t]) for s, t in couples[:1] if not directed]
     return inside + [exchange(vocab, s, t) for s, t in pairwise(couples)]
+
+
+def exchange_blocks(batch: Batch, first: int, second: int) -> Batch:
+    """Return the contexts with the words of two blocks exchanged, by their order in the context.
+
+    Args:
+        batch: with `starts` and `words` in `latent`; of `latent`, only these are kept.
+        first: one block.
+        second: the other.
+    """
+    starts, words = batch.latent["starts"], batch.latent["words"].clone()
+    words[:, [first, second]] = words[:, [second, first]]
+    cells = starts.unsqueeze(2) + torch.arange(words.shape[2], device=starts.device)
+    tokens = batch.tokens.scatter(1, cells.flatten(1), words.flatten(1))
+    return Batch(tokens, batch.queries, batch.targets, batch.mask, {"starts": starts, "words": words})
+
+
+def rotate_items(batch: Batch, *, cells: int) -> Batch:
+    """Return the contexts with the last item of their first `cells` tokens, a block or one filler, moved to the front.
+
+    Args:
+        batch: with `starts` and `words` in `latent`; of `latent`, only these are kept.
+        cells: tokens that hold blocks and filler.
+    """
+    starts, words = batch.latent["starts"], batch.latent["words"]
+    width = words.shape[2]
+    wraps = starts[:, -1:] + width == cells
+    step = torch.where(wraps, width, 1)
+    order = (torch.arange(cells, device=starts.device) - step) % cells
+    tokens = torch.cat([batch.tokens.gather(1, order), batch.tokens[:, cells:]], dim=1)
+    latent = {
+        "starts": torch.where(wraps, starts.roll(1, dims=1) + width, starts + 1),
+        "words": torch.where(wraps.unsqueeze(2), words.roll(1, dims=1), words),
+    }
+    latent["starts"] = latent["starts"] % cells
+    return Batch(tokens, batch.queries, batch.targets, batch.mask, latent)

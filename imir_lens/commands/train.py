@@ -50,7 +50,7 @@ def train(
 ) -> None:
     """Train a model on TASK.
 
-    By default an attention-only model without norm, d_model 128, one head a layer and as many layers as the task needs;
+    By default an attention-only model without norm, d_model 128 and as many layers and heads as the task needs;
     --model sets any other field of a HookedTransformer's config.
     """
     chosen, changes = given(learning_rate=lr, **options), parse_fields(fields)

@@ -22,29 +22,47 @@ _RES = Path()
 
 
 def retrieval_circuit(
-    *, alpha: float = 10.0, beta: float = 60.0, gamma: float = 30.0, heads: Mapping[str, str] | None = None
+    *,
+    alpha: float = 10.0,
+    beta: float = 60.0,
+    gamma: float = 30.0,
+    shared: bool = False,
+    heads: Mapping[str, str] | None = None,
 ) -> dict[str, float]:
     """Two matches in conjunction, for `retrieval`: `… K F V … K F → V`.
 
-    Heads alpha_1 and alpha_2 copy the word one and two back to every position. At the query F, head beta looks for
+    Heads alpha_1 and alpha_2 copy the word one and two back to every position. At the query F, head beta_1 looks for
     places with F one back and, through what alpha_1 brought to the query, with K two back; only V has both, so its
     score is twice that of any place with one of them. Two layers are the least, as for every circuit that matches what
-    stands beside a token. Two heads in the first one keep the places apart: with a single head that looks at both, the
-    best we found stays 0.08 nats above the Bayes loss, since a key beside a field then counts like the field itself.
+    stands beside a token. Nothing else is needed: the first positions, at which alpha has nothing to bring, match at
+    most one of the two.
 
-    Nothing else is needed: the first positions, at which alpha has nothing to bring, match at most one of the two.
+    A second head in the first layer keeps the two places apart, but is not indispensable: keys and fields never swap
+    places, so one head may look at both (`shared`), the nearer one a little more, and the conjunction is still where
+    the two matches, now weaker, agree.
 
     Args:
-        alpha: attention to one back and two back, each.
+        alpha: attention to one back and two back, each; where it is shared, two less to two back.
         beta: each of the two matches.
         gamma: copying of the attended word to its own logit.
-        heads: where `alpha_1`, `alpha_2` and `beta_1` live; default L0H0, L0H1 and L1H0.
+        shared: one first-layer head for both distances.
+        heads: where `alpha_1`, `alpha_2` and `beta_1` live, or `alpha` and `beta_1` where shared; default L0H0, L0H1
+            and L1H0.
 
     Raises:
-        OptionError: for an unknown part, parts in one head, or parts in layers that cannot feed each other.
+        OptionError: for an unknown part, parts in one head that do not share it, or parts in layers that cannot feed
+            each other.
         CoordinateError: when a head does not parse.
     """
-    return _linked(Retrieval().form, alpha=alpha, beta=beta, gamma=gamma, heads=heads)[0]
+    form = Retrieval().form
+    if not shared:
+        return _linked(form, alpha=alpha, beta=beta, gamma=gamma, heads=heads)[0]
+    place = places(heads, alpha="L0H0", beta_1="L1H0")
+    both = str(place["alpha"])
+    require_order(place, "alpha", "beta_1")
+    parts = linked_parts(form, heads={"alpha_1": both, "alpha_2": both, "beta_1": str(place["beta_1"])})
+    look = {parts.alphas[1]: alpha, parts.alphas[2]: alpha - 2.0}
+    return kept(look | dict.fromkeys(parts.matches, beta) | {parts.readout: gamma})
 
 
 def ngram_circuit(
@@ -60,8 +78,9 @@ def ngram_circuit(
 
     Head alpha_k copies the token k back to every position, for k = 1 … n − 1. Head beta compares what stands k − 1 back
     of the query with what stands k back of the key, for all k at once; the scores add up, and only where all agree do
-    they reach their sum. Two layers are the least, as for every circuit that matches what stands beside a token, and
-    n − 1 different distances take n − 1 heads in the first.
+    they reach their sum. Two layers are the least, as for every circuit that matches what stands beside a token; n − 1
+    heads in the first keep what stood at each distance apart, which one head would blur: here any token may stand at
+    any distance.
 
     For n = 2 this is an induction head: the first position, at which alpha has nothing to bring and attends to itself,
     then matches in full, and `not_itself` removes it. For larger n it matches at most in part.

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from enumeration import recall_law
+from partitions import declared_partition, same_partition
 
 from imir_lens.errors import TaskError
 from imir_lens.ids import CoordinateId
@@ -101,21 +102,6 @@ def relabelling_error(law, g):
         for tokens, answers in law.items()
         for answer, probability in answers.items()
     )
-
-
-def declared_partition(task):
-    """Number the pairs by class pair and by the matchings that hold them."""
-    relations = task.relations
-    kind = relations.class_of()
-    label = kind.unsqueeze(1) * len(relations.classes) + kind
-    for name in relations.matchings:
-        label = 2 * label + relations.matrix(name)
-    return label
-
-
-def same_partition(a, b):
-    both = torch.stack([a.flatten(), b.flatten()], 1).unique(dim=0)
-    return len(both) == len(a.unique()) == len(b.unique())
 
 
 @pytest.mark.parametrize("task", SETTINGS, ids=str)

@@ -1,0 +1,172 @@
+"""Hand-set circuits of the block-list tasks: they reach the Bayes loss, and detection returns exactly what was planted."""
+
+import pytest
+import torch
+
+from imir_lens.detection import detect
+from imir_lens.errors import CoordinateError, OptionError, TaskError
+from imir_lens.evaluation import bayes_score, score_logits
+from imir_lens.ids import CoordinateId
+from imir_lens.lens_model import open_model
+from imir_lens.models.constructions import (
+    copy_circuit,
+    hop_circuit,
+    induction_circuit,
+    inversion_circuit,
+    ioi_circuit,
+    look_back_circuit,
+    memory_circuit,
+    ngram_circuit,
+    plant,
+    plant_disentangled,
+    retrieval_circuit,
+)
+from imir_lens.projector import ImirProjector
+from imir_lens.tasks import make_task
+
+NOT_ITSELF, NOT_HERE = "L1H0/score/q:res/k:res/same", "L1H0/score/q:res/k:res/offset+0"
+INVERTED_MEMORY = {"vocab": 65, "f_r": 0.0}
+# Rare pairs need the context, absent common ones need memory; few queries (rare and absent) can only be hedged.
+INVERTED_BOTH = {"vocab": 65, "f_r": 0.25, "burstiness": 0.85}
+# Task, planted circuit, what it adds to the reference circuit, roles other than auxiliary.
+CASES = {
+    "recall": (make_task("recall"), induction_circuit(), {NOT_ITSELF}, {"alpha", "beta", "gamma"}),
+    "hop": (
+        make_task("hop"),
+        hop_circuit(2),
+        {NOT_ITSELF, "L2H0/score/q:L1H0/k:res/same", "L2H0/score/q:L1H0/k:res/offset-1"},
+        {"alpha", "beta", "gamma"},
+    ),
+    "retrieval": (make_task("retrieval"), retrieval_circuit(), set(), {"alpha", "beta", "gamma"}),
+    "ngram": (make_task("ngram"), ngram_circuit(), set(), {"alpha", "beta", "gamma"}),
+    "bigram": (make_task("ngram", n=2), ngram_circuit(2), {NOT_ITSELF}, {"alpha", "beta", "gamma"}),
+    # with few tokens: with many, two of the three matches nearly always do
+    "4-gram": (make_task("ngram", n=4, vocab=6, length=32), ngram_circuit(4), set(), {"alpha", "beta", "gamma"}),
+    "inversion": (make_task("inversion"), inversion_circuit(), {NOT_HERE}, {"alpha", "gamma"}),
+    "inverted memory": (make_task("inversion", **INVERTED_MEMORY), memory_circuit(reverse=True), set(), {"delta"}),
+    "copy": (make_task("copy"), copy_circuit(), {NOT_ITSELF}, {"alpha", "beta", "gamma"}),
+    "copy, fixed gap": (make_task("copy", gap=3), look_back_circuit(10), set(), {"alpha", "gamma"}),
+    "ioi": (make_task("ioi"), ioi_circuit(), set(), {"alpha", "gamma"}),
+    "ioi, gap 3": (make_task("ioi", gap=3, distractors=0), ioi_circuit(gap=3), set(), {"alpha", "gamma"}),
+    "ioi, no gap": (make_task("ioi", gap=0), ioi_circuit(gap=0), set(), {"gamma"}),
+}
+# Circuits that differ from the reference circuit of their task, and are just as good.
+ALTERNATIVES = {
+    "retrieval, one head": (make_task("retrieval"), retrieval_circuit(shared=True)),
+    "inversion, both": (
+        make_task("inversion", **INVERTED_BOTH),
+        inversion_circuit(gamma=20.0) | memory_circuit(reverse=True),
+    ),
+}
+EVERY = {name: case[:2] for name, case in CASES.items()} | ALTERNATIVES
+
+
+def shape_of(circuit):
+    """The least layers and heads that hold a circuit."""
+    units = [CoordinateId.parse(text) for text in circuit]
+    heads = [head for unit in units for head in [unit.head, *(h for p in unit.paths for h in p.heads)] if head]
+    layers, index = max((head.layer for head in heads), default=0), max((head.index for head in heads), default=0)
+    return {"n_layers": layers + 1, "n_heads": index + 1}
+
+
+def loss_above_bayes(task, model, contexts):
+    batch = task.sample(contexts, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        logits = model(batch.tokens)
+    at_queries = logits.gather(1, batch.queries.unsqueeze(2).expand(-1, -1, task.d_vocab))
+    return score_logits(at_queries, batch).loss - bayes_score(task, batch).loss
+
+
+def found_in(task, circuit, **options):
+    model = plant(task, circuit, generator=torch.Generator().manual_seed(3), **options)
+    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector.fit(open_model(model).weights)
+    return detect(projector.coordinates_, task.sample(256, torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize("case", sorted(EVERY.keys() - {"inversion, both"}))
+def test_planted_models_reach_the_bayes_loss_in_both_forms(case):
+    task, circuit = EVERY[case]
+    assert abs(loss_above_bayes(task, plant(task, circuit, **shape_of(circuit)), 2000)) < 1e-3
+    disentangled = plant_disentangled(task, circuit, **shape_of(circuit))
+    assert abs(loss_above_bayes(task, disentangled, 300)) < 1e-3
+
+
+@pytest.mark.parametrize("case", EVERY)
+def test_detection_returns_exactly_the_planted_circuit_with_its_values(case):
+    task, circuit = EVERY[case]
+    found = found_in(task, circuit, **shape_of(circuit))
+    assert {str(unit.id): unit.value for unit in found.units} == pytest.approx(circuit, abs=1e-4)
+
+
+@pytest.mark.parametrize("case", ["retrieval", "ngram", "inversion", "copy", "ioi"])
+def test_random_heads_and_noise_do_not_change_the_answer(case):
+    task, circuit, _, _ = CASES[case]
+    found = found_in(task, circuit, n_layers=3, n_heads=2, other_heads="random", noise=0.05)
+    assert {str(unit.id) for unit in found.units} == set(circuit)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_planted_circuit_is_the_reference_circuit_and_known_auxiliaries(case):
+    task, circuit, extra, roles = CASES[case]
+    assert set(task.reference_circuit) | extra == set(circuit)
+    assert not set(task.reference_circuit) & extra
+    found = found_in(task, circuit, **shape_of(circuit))
+    assert set(found.by_role()) - {"auxiliary"} == roles
+    assert extra <= {str(unit.id) for unit in found.by_role().get("auxiliary", [])}
+
+
+@pytest.mark.parametrize("case", sorted(CASES.keys() - {"recall", "hop", "4-gram"}))
+def test_every_coordinate_of_a_circuit_is_needed(case):
+    task, circuit, _, _ = CASES[case]
+    for left_out in circuit:
+        rest = {name: value for name, value in circuit.items() if name != left_out}
+        assert loss_above_bayes(task, plant(task, rest, **shape_of(circuit)), 300) > 0.05, left_out
+
+
+def test_roles_of_the_new_circuits():
+    def role(case, identifier):
+        task, circuit = EVERY[case]
+        units = found_in(task, circuit, **shape_of(circuit)).units
+        return next(unit.role for unit in units if str(unit.id) == identifier)
+
+    assert role("inversion", "readout/via:L0H0.L1H0/same") == "gamma"  # read back
+    assert role("inversion", "L1H0/score/q:res/k:res/same") == "auxiliary"  # matched where it stands: nothing moved
+    assert role("ioi", "readout/via:L0H0/same") == "auxiliary"  # inhibition
+    assert role("ioi", "L0H0/score/q:res/k:res/offset+1") == "alpha"
+    assert role("ioi, no gap", "L0H0/score/q:res/k:res/same") == "auxiliary"  # inhibition
+    assert role("inverted memory", "readout/via:res/assoc-reverse") == "delta"
+
+
+def test_parts_can_live_in_other_heads():
+    task = make_task("retrieval")
+    circuit = retrieval_circuit(heads={"alpha_1": "L1H1", "alpha_2": "L0H0", "beta_1": "L2H1"})
+    assert "L2H1/score/q:L1H1/k:L0H0/same" in circuit
+    model = plant(task, circuit, n_layers=3, n_heads=2)
+    assert loss_above_bayes(task, model, 300) < 1e-3
+    assert set(copy_circuit(heads={"beta_1": "L3H0"})) & set(copy_circuit()) == {"L0H0/score/q:res/k:res/offset+1"}
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda: retrieval_circuit(heads={"alpha_3": "L0H1"}), "no part 'alpha_3'; did you mean"),
+        (lambda: retrieval_circuit(heads={"alpha_2": "L0H0"}), "L0H0 cannot be both"),
+        (lambda: retrieval_circuit(heads={"alpha_2": "L1H1"}), "L1H1 must be in a layer below L1H0"),
+        (lambda: ioi_circuit(heads={"names": "L0H0"}), "L0H0 cannot be both"),
+        (lambda: ioi_circuit(gap=0, heads={"alpha": "L0H0"}), "no part 'alpha'"),
+    ],
+)
+def test_parts_that_cannot_work_are_refused(make, line):
+    with pytest.raises(OptionError) as caught:
+        make()
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_bad_heads_and_sizes_are_refused():
+    with pytest.raises(CoordinateError, match="'L0' is not a head"):
+        look_back_circuit(3, heads={"alpha": "L0"})
+    with pytest.raises(TaskError, match="n >= 2: n=1"):
+        ngram_circuit(1)
+    assert "L1H0/score/q:res/k:res/same" not in ngram_circuit(2, not_itself=0.0)
