@@ -1,16 +1,17 @@
-"""`python -m benchmarks [detection] [surrogate_forward] [elimination] [--small] [--no-store]`."""
+"""`python -m benchmarks [detection] [surrogate_forward] [elimination] [sampling] [--small] [--no-store]`."""
 
 import sys
 
 import torch
 
-from benchmarks import detection, elimination, surrogate_forward
+from benchmarks import detection, elimination, sampling, surrogate_forward
 from benchmarks.measure import record
 
 BENCHMARKS = {
     "detection": detection.run,
     "surrogate_forward": surrogate_forward.run,
     "elimination": elimination.run,
+    "sampling": sampling.run,
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import detection, elimination, surrogate_forward
+from benchmarks import detection, elimination, sampling, surrogate_forward
 from benchmarks.__main__ import main
 
 
@@ -26,6 +26,11 @@ def test_exhaustive_elimination_finds_the_same_circuit_at_many_times_the_cost() 
     (row,) = elimination.run(small=True)
     assert row["same circuit"] == "yes"
     assert row["evaluations, exhaustive / ours"] > 20
+
+
+def test_sampling_is_far_faster_than_training() -> None:
+    for row in sampling.run(small=True):
+        assert row["sampling / training"] > 0.5 * row["required"]  # half, on a machine that does other things
 
 
 def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Hand-set circuits of the block-list tasks: they reach the Bayes loss, and detection returns exactly what was planted."""
+"""Hand-set circuits of the block-list tasks: they reach the Bayes loss, and detection returns exactly them."""
 
 import pytest
 import torch
