@@ -10,7 +10,8 @@ from imir_lens.tasks.registry import make_task, parse_knobs, register, task_clas
 
 if TYPE_CHECKING:
     from imir_lens.tasks.base import Batch, Task
-    from imir_lens.tasks.block_list import BlockForm, BlockListTask, Link
+    from imir_lens.tasks.block_form import BlockForm, Link
+    from imir_lens.tasks.block_list import BlockListTask
     from imir_lens.tasks.copy import Copy
     from imir_lens.tasks.hop import Hop
     from imir_lens.tasks.inversion import Inversion
@@ -41,13 +42,13 @@ __all__ = [
 
 _HOMES = {
     "Batch": "base",
-    "BlockForm": "block_list",
+    "BlockForm": "block_form",
     "BlockListTask": "block_list",
     "Copy": "copy",
     "Hop": "hop",
     "Inversion": "inversion",
     "Ioi": "ioi",
-    "Link": "block_list",
+    "Link": "block_form",
     "Ngram": "ngram",
     "Recall": "recall",
     "Retrieval": "retrieval",

@@ -1,13 +1,14 @@
 """Copy: a segment of distinct words, then the segment again, `… a b c d … a b c → d`, asked at every place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from imir_lens.tasks.base import Batch
-from imir_lens.tasks.block_list import BlockForm, BlockListTask, Link, linked_parts
+from imir_lens.tasks.block_form import BlockForm, Link, linked_parts
+from imir_lens.tasks.block_list import BlockListTask
 from imir_lens.tasks.layout import choose, write_blocks
 from imir_lens.tasks.registry import register
 from imir_lens.tasks.symmetry import rotate_items
@@ -63,7 +64,7 @@ class Copy(BlockListTask):
         return self.segment - 1
 
     @property
-    def context_symmetries(self) -> dict[str, Callable[[Batch], Batch]]:
+    def context_symmetries(self) -> Mapping[str, Callable[[Batch], Batch]]:
         """The cyclic shift of the segment among its filler, where the gap is random."""
         cells = self.length - self.segment + 1
         return {"rotate": partial(rotate_items, cells=cells)} if self.gap is None else {}

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from imir_lens.tasks.base import Batch
-from imir_lens.tasks.block_list import BlockForm, BlockListTask, Link
+from imir_lens.tasks.block_form import BlockForm, Link
+from imir_lens.tasks.block_list import BlockListTask
 from imir_lens.tasks.layout import choose
 from imir_lens.tasks.registry import register
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from imir_lens.relations import TokenRelations
 from imir_lens.tasks.base import Batch
-from imir_lens.tasks.block_list import BlockForm, BlockListTask, Link
+from imir_lens.tasks.block_form import BlockForm, Link
+from imir_lens.tasks.block_list import BlockListTask
 from imir_lens.tasks.layout import at_last
 from imir_lens.tasks.registry import register
 from imir_lens.tasks.symmetry import free_exchanges

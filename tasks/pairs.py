@@ -11,7 +11,8 @@ from torch.nn.functional import one_hot
 from imir_lens.errors import TaskError
 from imir_lens.relations import TokenRelations
 from imir_lens.tasks.base import Batch
-from imir_lens.tasks.block_list import BlockListTask, linked_parts
+from imir_lens.tasks.block_form import linked_parts
+from imir_lens.tasks.block_list import BlockListTask
 from imir_lens.tasks.layout import FILLER, choose
 from imir_lens.tasks.symmetry import couple_exchanges, free_exchanges
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from imir_lens.tasks.block_list import BlockForm, Link
+from imir_lens.tasks.block_form import BlockForm, Link
 from imir_lens.tasks.pairs import PairTask
 from imir_lens.tasks.registry import register
 

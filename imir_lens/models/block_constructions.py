@@ -1,7 +1,7 @@
 """Circuits for the other members of the block-list class, as coordinates ready for `plant`; see `constructions`.
 
 Where tokens have to be brought from other places of a block, one first-layer head for each distance does it, and a head
-above them matches; `imir_lens.tasks.block_list` derives these parts from a task's form. Two layers are the least then:
+above them matches; `imir_lens.tasks.block_form` derives these parts from a task's form. Two layers are the least then:
 a token's embedding does not say what stands beside it, so one layer has to bring that before another can compare it,
 or read it at a place that was found.
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from imir_lens.ids import Head, Path, offset_name
 from imir_lens.models.circuit_parts import kept, places, readout_id, require_apart, require_order, score_id
-from imir_lens.tasks.block_list import BlockForm, linked_parts
+from imir_lens.tasks.block_form import BlockForm, linked_parts
 from imir_lens.tasks.copy import Copy
 from imir_lens.tasks.inversion import Inversion
 from imir_lens.tasks.ngram import Ngram

@@ -6,11 +6,10 @@ from enumeration import copy_law, ioi_law, ngram_law, recall_law, retrieval_law
 from partitions import declared_partition, same_partition
 
 from imir_lens.errors import TaskError
-from imir_lens.ids import CoordinateId
 from imir_lens.relations import orbits_on_pairs
 from imir_lens.tasks import Copy, Hop, Inversion, Ioi, Ngram, Recall, Retrieval, make_task, task_names
 from imir_lens.tasks.base import Batch
-from imir_lens.tasks.block_list import BlockForm, BlockListTask, Link, linked_parts
+from imir_lens.tasks.block_list import BlockListTask
 from imir_lens.tasks.symmetry import exchange, rotate_items
 
 LAWS = {
@@ -194,30 +193,6 @@ def test_a_directed_association_has_its_two_directions_apart():
     both = Inversion(vocab=9, pairs=2, length=6, f_r=0.0, directed=False)
     assert list(both.relations.matchings) == ["same", "assoc"]
     assert both.reference_circuit == ("readout/via:res/assoc",)
-
-
-def test_the_form_gives_the_reference_circuits():
-    alpha, beta = "L0H0/score/q:res/k:res/offset+1", "L1H0/score/q:res/k:L0H0/same"
-    assert Inversion().reference_circuit == (alpha, "L1H0/score/q:res/k:res/same", "readout/via:L0H0.L1H0/same")
-    conjunction = (
-        alpha,
-        "L0H1/score/q:res/k:res/offset+2",
-        beta,
-        "L1H0/score/q:L0H0/k:L0H1/same",
-        "readout/via:L1H0/same",
-    )
-    assert Retrieval().reference_circuit == conjunction
-    assert Ngram().reference_circuit == conjunction
-    assert Ngram(n=2).reference_circuit == Copy().reference_circuit == (alpha, beta, "readout/via:L1H0/same")
-    assert len(Ngram(n=5).reference_circuit) == 2 * 4 + 1
-    assert Copy(gap=2).reference_circuit == ("L0H0/score/q:res/k:res/offset+9", "readout/via:L0H0/same")
-    assert Inversion(burstiness=0.5, f_r=0.5, pairs=7).reference_circuit[-1] == "readout/via:res/assoc-reverse"
-    # nothing has to be brought: what is matched is read out
-    form = BlockForm(("word",), (Link(0, 0),), answer=0)
-    assert linked_parts(form).ids == ("L1H0/score/q:res/k:res/same", "readout/via:L1H0/same")
-    for name in task_names():
-        ids = make_task(name).reference_circuit
-        assert [str(CoordinateId.parse(text)) for text in ids] == list(ids)
 
 
 @pytest.mark.parametrize("name", task_names())
