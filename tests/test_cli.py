@@ -119,7 +119,7 @@ def not_a_number(directory: Path) -> Path:
         (text_file, "not a"),
         (numbers, "expected a state dict"),
         (empty_directory, "a directory without a checkpoint"),
-        (foreign_pickle, "was executed"),
+        (foreign_pickle, "not a checkpoint"),
         (foreign_archive, "was executed"),
         (bare_state, "--model"),
         (contradiction, "its cfg asks for [64, 64]"),
