@@ -86,6 +86,13 @@ def test_ablating_nothing_leaves_everything(rich):
     assert torch.equal(found, at_queries(model.logits(batch.tokens), batch))
 
 
+def test_chunks_of_contexts_add_up_to_the_batch(rich, monkeypatch):
+    model, coordinates, batch = rich
+    whole = ablate(model, coordinates, list(RICH)[:6], batch)
+    monkeypatch.setattr("imir_lens.terms._CHUNK_NUMBERS", 4 * len(coordinates.space.paths) * 7 * 7)
+    torch.testing.assert_close(ablate(model, coordinates, list(RICH)[:6], batch), whole)
+
+
 def test_a_tilt_adds_no_constant_of_its_own():
     """On a random model, whose scores hold much that no coordinate explains, against a run with edited scores."""
     model = random_model(2, 2)
