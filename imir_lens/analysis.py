@@ -92,7 +92,7 @@ def run_analysis(
     if bootstraps < 0:
         raise OptionError(f"bootstraps must not be negative, got {bootstraps}")
     progress("project the weights")
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     projector.fit(model.weights)
     coordinates = projector.coordinates_
 

@@ -17,6 +17,7 @@ Coordinates are the orbit means in the basis of contrasts, with the gauge fixed:
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -33,6 +34,7 @@ from imir_lens.relation_means import (
     token_contrasts,
 )
 from imir_lens.relations import TokenRelations
+from imir_lens.tasks.base import Task
 from imir_lens.value_maps import SourceImages, source_images
 from imir_lens.weights import CircuitWeights
 
@@ -73,6 +75,16 @@ class ImirProjector:
         self.max_depth = max_depth
         self.max_paths = max_paths
         self.min_coordinate = min_coordinate
+
+    @classmethod
+    def for_task(cls, task: Task, **options: Any) -> "ImirProjector":
+        """Return a projector on a task's relations, context length and query positions.
+
+        Args:
+            task: the task.
+            options: `max_depth`, `max_paths`, `min_coordinate`.
+        """
+        return cls(task.relations, task.n_positions, query_positions=task.query_positions, **options)
 
     def fit(self, weights: CircuitWeights) -> "ImirProjector":
         """Choose the paths, and project `weights` on them.

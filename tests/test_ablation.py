@@ -29,7 +29,7 @@ def planted(task: Task, circuit: dict[str, float], **options: object) -> LensMod
 
 
 def project(model: LensModel, task: Task) -> Coordinates:
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     return projector.fit(model.weights).coordinates_
 
 

@@ -17,7 +17,7 @@ from imir_lens.tasks.base import Task
 
 def table(task: Task, circuit: dict[str, float]) -> dict[str, HeadSummary]:
     model = open_model(plant(task, circuit, n_layers=2, n_heads=2))
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     coordinates = projector.fit(model.weights).coordinates_
     batch = task.sample(48, torch.Generator().manual_seed(0))
     captured = capture(model, coordinates.space.paths.heads, batch)
@@ -61,7 +61,7 @@ def test_copy_mass_is_the_mean_attention_at_the_offset():
     """A head that knows nothing but offset+2 in a last layer, whose rows are read at the queries only."""
     task = ToyTask()
     model = open_model(plant(task, {"L1H0/score/q:res/k:res/offset+2": 1.5}, n_layers=2, n_heads=2))
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     coordinates = projector.fit(model.weights).coordinates_
     batch = task.sample(48, torch.Generator().manual_seed(0))
     captured = capture(model, coordinates.space.paths.heads, batch)

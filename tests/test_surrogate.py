@@ -145,7 +145,7 @@ PLANTED = {
 def test_a_planted_model_projects_to_its_circuit_and_equals_its_surrogate(name):
     task, circuit, n_layers, n_heads = PLANTED[name]
     model = open_model(plant(task, circuit, n_layers=n_layers, n_heads=n_heads))
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     coordinates = projector.fit(model.weights).coordinates_
     found = {name: value for name, value in named(coordinates).items() if abs(value) > 1e-4}
     assert found == pytest.approx(circuit, abs=1e-4)

@@ -87,6 +87,10 @@ def test_demo_can_be_run_twice(tmp_path, monkeypatch):
     assert (out / "run" / "checkpoints" / "step_00000002.pt").is_file()
     assert json.loads((out / "report.json").read_text())["command"] == f"imir-lens demo --out {out}"
 
+    other = Recipe(task, recipe.config, {"steps": 2, "batch": 4})
+    monkeypatch.setattr("imir_lens.training.recipes.DEMO", other)
+    assert "training.batch=8, found 4" in refused(call("demo", "--out", out, "--quiet"))
+
 
 def test_the_defaults_that_help_speaks_of_are_those_of_the_library():
     page = " ".join(call("train", "--help").stdout.split())
