@@ -50,9 +50,10 @@ def test_heads_without_a_part_have_no_label(recall):
 
 
 def test_the_preferred_offset_is_the_largest_of_those_behind():
-    rows = table(ToyTask(), RICH | {"L0H1/score/q:res/k:res/offset+3": 2.0, "L0H1/score/q:res/k:res/offset+0": 1.0})
+    more = {"L0H1/score/q:res/k:res/offset+3": 2.0, "L0H1/score/q:res/k:res/offset+0": 1.0}
+    rows = table(ToyTask(), RICH | more | {"L1H0/score/q:res/k:res/same": 9.0})
     assert [rows[name].offset for name in ("L0H0", "L0H1", "L1H1")] == [1, 3, 2]
-    assert rows["L1H0"].match == pytest.approx(4.0, abs=1e-4)
+    assert rows["L1H0"].match == pytest.approx(4.0, abs=1e-4)  # through another head; 9 is the token itself
     assert rows["L1H0"].copying == pytest.approx(3.0, abs=1e-4)
     assert rows["L1H1"].copying == 0  # it copies what L0H0 fetched, not the token itself
 
