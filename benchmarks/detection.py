@@ -50,9 +50,7 @@ def _planted(*, small: bool, seed: int) -> list[tuple[str, Any, Task]]:
 
 def _measure(name: str, model: LensModel, task: Task, *, contexts: int, seed: int) -> dict[str, Any]:
     # Paths are cut only where none of their coordinates is above rounding, so that the count is of all coordinates.
-    projector = ImirProjector(
-        task.relations, task.n_positions, query_positions=task.query_positions, min_coordinate=1e-6
-    ).fit(model.weights)
+    projector = ImirProjector.for_task(task, min_coordinate=1e-6).fit(model.weights)
     batch = task.sample(contexts, torch.Generator().manual_seed(seed))
     forward = seconds(lambda: model.logits(batch.tokens))
     circuit = _best_of(projector, batch)

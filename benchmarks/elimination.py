@@ -49,9 +49,7 @@ def run(*, small: bool = False, seed: int = 0) -> list[dict[str, Any]]:
         ]
     rows = []
     for name, source, task in cases:
-        projector = ImirProjector(
-            task.relations, task.n_positions, query_positions=task.query_positions, min_coordinate=1e-6
-        ).fit(open_model(source).weights)
+        projector = ImirProjector.for_task(task, min_coordinate=1e-6).fit(open_model(source).weights)
         batch = task.sample(16 if small else 128, torch.Generator().manual_seed(seed))
         ours = detect(projector.coordinates_, batch)
         meter = Meter(Surrogate(projector.space_), projector.coordinates_.values, batch)

@@ -36,9 +36,7 @@ def run(*, small: bool = False, seed: int = 0) -> list[dict[str, Any]]:
                 normalization_type=None,
             )
             model = open_model(ImirTransformer(config, generator=torch.Generator().manual_seed(seed)))
-            projector = ImirProjector(
-                task.relations, task.n_positions, query_positions=task.query_positions, min_coordinate=0.0
-            ).fit(model.weights)
+            projector = ImirProjector.for_task(task, min_coordinate=0.0).fit(model.weights)
             coordinates = projector.coordinates_
             surrogate = Surrogate(projector.space_)
             circuit = coordinates.only(list(task.reference_circuit)).values

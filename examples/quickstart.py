@@ -8,7 +8,7 @@ report = imir_lens.analyze("tests/data/recall_2l.pt", "recall")  # a path, or a 
 report.save("report")  # report.html, report.md, report.json, figures, coordinates
 
 model, task = imir_lens.open_model("tests/data/recall_2l.pt"), imir_lens.make_task("recall")
-projector = imir_lens.ImirProjector(task.relations, task.n_positions).fit(model.weights)
+projector = imir_lens.ImirProjector.for_task(task).fit(model.weights)
 batch = task.sample(256, torch.Generator().manual_seed(0))
 circuit = imir_lens.detect(projector.coordinates_, batch)
 without_alpha = imir_lens.ablate(model, projector.coordinates_, ["L0H0/score/q:res/k:res/offset+1"], batch)

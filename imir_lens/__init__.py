@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from imir_lens.lens_model import LensModel, open_model
     from imir_lens.models.config import TransformerConfig
     from imir_lens.models.disentangled import DisentangledTransformer
+    from imir_lens.models.disentangled_config import DisentangledConfig
     from imir_lens.models.transformer import ImirTransformer
     from imir_lens.pipeline import analyze
     from imir_lens.projector import ImirProjector
@@ -34,6 +35,7 @@ __all__ = [
     "CircuitWeights",
     "CoordinateId",
     "Coordinates",
+    "DisentangledConfig",
     "DisentangledTransformer",
     "ImirError",
     "ImirProjector",
@@ -61,6 +63,7 @@ _HOMES = {
     "CircuitWeights": "weights",
     "CoordinateId": "ids",
     "Coordinates": "coordinates",
+    "DisentangledConfig": "models.disentangled_config",
     "DisentangledTransformer": "models.disentangled",
     "ImirError": "errors",
     "ImirProjector": "projector",

@@ -92,7 +92,7 @@ def run_analysis(
     if bootstraps < 0:
         raise OptionError(f"bootstraps must not be negative, got {bootstraps}")
     progress("project the weights")
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     projector.fit(model.weights)
     coordinates = projector.coordinates_
 
@@ -102,17 +102,19 @@ def run_analysis(
 
     progress("search for the circuit")
     heads = projector.space_.paths.heads
-    captured = capture(model, heads, test_batch[:128])
-    stay = path_stay(captured.patterns, test_batch[:128])
+    stay = path_stay(capture(model, heads, search_batch[:128]).patterns, search_batch[:128])
     circuit = detect(coordinates, search_batch, budget=budget, stay=stay)
 
     progress("ablate it in the model")
     evidence = gather_evidence(model, circuit, test_batch)
+    captured = capture(model, heads, test_batch[:128])
     explained = explain(captured, coordinates, test_batch[:128])
 
     progress("search again on resampled contexts")
     generator = torch.Generator().manual_seed(seed + 2)
-    stability = bootstrap_jaccard(circuit, search_batch, n=bootstraps, generator=generator) if bootstraps else 0.0
+    stability = 0.0
+    if bootstraps:
+        stability = bootstrap_jaccard(circuit, search_batch, n=bootstraps, generator=generator, stay=stay)
 
     bayes, chance = bayes_score(task, test_batch), chance_score(task, test_batch)
     notes = []

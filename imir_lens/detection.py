@@ -158,10 +158,18 @@ def path_stay(
     return stay
 
 
-def bootstrap_jaccard(circuit: Circuit, batch: Batch, *, n: int, generator: torch.Generator, top: int = 200) -> float:
+def bootstrap_jaccard(
+    circuit: Circuit,
+    batch: Batch,
+    *,
+    n: int,
+    generator: torch.Generator,
+    stay: Callable[[Path], float] | None = None,
+    top: int = 200,
+) -> float:
     """Mean Jaccard index between the circuit and those detected on bootstrap samples of the contexts.
 
-    Each of the n runs searches again among the `top` coordinates of largest attribution.
+    Each of the n runs searches again among the `top` coordinates of largest attribution; `stay` as in `detect`.
     """
     if not circuit.units:
         return 0.0
@@ -171,7 +179,7 @@ def bootstrap_jaccard(circuit: Circuit, batch: Batch, *, n: int, generator: torc
     total = 0.0
     for _ in range(n):
         sample = torch.randint(len(batch), (len(batch),), generator=generator)
-        again = detect(circuit.coordinates, batch[sample], budget=circuit.budget, candidates=candidates)
+        again = detect(circuit.coordinates, batch[sample], budget=circuit.budget, candidates=candidates, stay=stay)
         places = {unit.place for unit in again.units}
         total += len(found & places) / len(found | places)
     return total / n

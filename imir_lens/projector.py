@@ -17,6 +17,7 @@ Coordinates are the orbit means in the basis of contrasts, with the gauge fixed:
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -33,6 +34,7 @@ from imir_lens.relation_means import (
     token_contrasts,
 )
 from imir_lens.relations import TokenRelations
+from imir_lens.tasks.base import Task
 from imir_lens.value_maps import SourceImages, source_images
 from imir_lens.weights import CircuitWeights
 
@@ -73,6 +75,16 @@ class ImirProjector:
         self.max_depth = max_depth
         self.max_paths = max_paths
         self.min_coordinate = min_coordinate
+
+    @classmethod
+    def for_task(cls, task: Task, **options: Any) -> "ImirProjector":
+        """Return a projector on a task's relations, context length and query positions.
+
+        Args:
+            task: the task.
+            options: `max_depth`, `max_paths`, `min_coordinate`.
+        """
+        return cls(task.relations, task.n_positions, query_positions=task.query_positions, **options)
 
     def fit(self, weights: CircuitWeights) -> "ImirProjector":
         """Choose the paths, and project `weights` on them.
@@ -236,7 +248,7 @@ def _unexplained(
 ) -> Float[Tensor, "layer head"]:
     """Share of each head's block energy, centred over the keys a query can see, that the coordinates leave out."""
     images = source_images(space.paths, weights, space.n_positions, space.query_positions)
-    causal = torch.ones(space.n_positions, space.n_positions, dtype=torch.bool).tril()
+    causal = torch.ones(space.n_positions, space.n_positions, dtype=torch.bool, device=weights.W_E.device).tril()
     read = slice(None) if space.query_positions is None else list(space.query_positions)
     out = torch.zeros(weights.n_layers, weights.n_heads)
     for head in space.paths.heads:
@@ -271,9 +283,9 @@ def rebuild(
     """Rebuild a head's token and position block for one pair of paths (by place), up to constants over the keys."""
     space = coordinates.space
     values = space.block("score", head).view(coordinates.values)[query, key]
-    tokens = torch.zeros(space.relations.d_vocab, space.relations.d_vocab)
+    tokens = values.new_zeros(space.relations.d_vocab, space.relations.d_vocab)
     for name, value in zip(space.relations.names, values, strict=False):
-        tokens += value * space.relations.matrix(name)
-    steps = torch.arange(space.n_positions)
+        tokens += value * space.relations.matrix(name).to(values.device)
+    steps = torch.arange(space.n_positions, device=values.device)
     offsets = values[len(space.relations.names) :]
     return tokens, offsets[steps.unsqueeze(1) - steps.unsqueeze(0) + space.n_positions - 1]

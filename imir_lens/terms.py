@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from imir_lens.coordinates import CoordinateSpace
+from imir_lens.errors import CoordinateError
 from imir_lens.ids import Head
 from imir_lens.tasks.base import Batch
 
@@ -52,7 +53,16 @@ class ContextRelations:
     def evaluate(
         cls, space: CoordinateSpace, tokens: Int[Tensor, "context position"], *, dtype: torch.dtype
     ) -> "ContextRelations":
-        """Evaluate a space's relations on contexts, as numbers of the coordinates' dtype."""
+        """Evaluate a space's relations on contexts, as numbers of the coordinates' dtype.
+
+        Raises:
+            CoordinateError: when the contexts do not have the space's length.
+        """
+        if tokens.shape[1] != space.n_positions:
+            raise CoordinateError(
+                f"contexts of {tokens.shape[1]} positions, but these coordinates are for {space.n_positions}: "
+                "take contexts of the task they were projected for"
+            )
         relations, device = space.relations, tokens.device
         class_of = relations.class_of().to(device)[tokens]
         partners = tuple(partner.to(device)[tokens] for partner in relations.matchings.values())

@@ -76,7 +76,7 @@ class Task(ABC):
 
     @property
     def query_positions(self) -> tuple[int, ...]:
-        """Positions at which predictions are asked for, over all contexts: the last, unless a task says otherwise."""
+        """Where predictions are asked for, over all contexts: at the last position, unless a task says otherwise."""
         return (self.n_positions - 1,)
 
     @property

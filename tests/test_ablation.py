@@ -29,7 +29,7 @@ def planted(task: Task, circuit: dict[str, float], **options: object) -> LensMod
 
 
 def project(model: LensModel, task: Task) -> Coordinates:
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     return projector.fit(model.weights).coordinates_
 
 
@@ -84,6 +84,13 @@ def test_ablating_nothing_leaves_everything(rich):
     nothing = torch.zeros(coordinates.space.size, dtype=torch.bool)
     found = ablate_mask(model, coordinates, nothing, batch)
     assert torch.equal(found, at_queries(model.logits(batch.tokens), batch))
+
+
+def test_chunks_of_contexts_add_up_to_the_batch(rich, monkeypatch):
+    model, coordinates, batch = rich
+    whole = ablate(model, coordinates, list(RICH)[:6], batch)
+    monkeypatch.setattr("imir_lens.terms._CHUNK_NUMBERS", 4 * len(coordinates.space.paths) * 7 * 7)
+    torch.testing.assert_close(ablate(model, coordinates, list(RICH)[:6], batch), whole)
 
 
 def test_a_tilt_adds_no_constant_of_its_own():

@@ -20,7 +20,7 @@ TEST = TASK.sample(64, torch.Generator().manual_seed(1))
 def study(**options: object) -> tuple[LensModel, Circuit, Evidence]:
     generator = torch.Generator().manual_seed(2)
     model = open_model(plant(TASK, CIRCUIT, n_layers=2, n_heads=2, generator=generator, **options))
-    projector = ImirProjector(TASK.relations, TASK.n_positions, query_positions=TASK.query_positions)
+    projector = ImirProjector.for_task(TASK)
     coordinates = projector.fit(model.weights).coordinates_
     found = detect(coordinates, TASK.sample(64, torch.Generator().manual_seed(0)))
     return model, found, gather_evidence(model, found, TEST)
@@ -66,7 +66,7 @@ def test_what_random_heads_add_shows_in_the_model_and_not_in_the_surrogate():
 def test_without_a_circuit_nothing_is_removed():
     task = make_task("hop", hops=2)
     model = open_model(plant(task, {"readout/via:res/same": 1.0}, n_layers=1, n_heads=1))
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     batch = task.sample(32, torch.Generator().manual_seed(0))
     found = detect(projector.fit(model.weights).coordinates_, batch)
     evidence = gather_evidence(model, found, batch)

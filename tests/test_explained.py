@@ -18,7 +18,7 @@ HEADS = (Head(0, 0), Head(0, 1), Head(1, 0), Head(1, 1))
 
 def project(model: LensModel) -> Coordinates:
     task = ToyTask()
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     return projector.fit(model.weights).coordinates_
 
 

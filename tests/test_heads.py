@@ -17,7 +17,7 @@ from imir_lens.tasks.base import Task
 
 def table(task: Task, circuit: dict[str, float]) -> dict[str, HeadSummary]:
     model = open_model(plant(task, circuit, n_layers=2, n_heads=2))
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     coordinates = projector.fit(model.weights).coordinates_
     batch = task.sample(48, torch.Generator().manual_seed(0))
     captured = capture(model, coordinates.space.paths.heads, batch)
@@ -50,9 +50,10 @@ def test_heads_without_a_part_have_no_label(recall):
 
 
 def test_the_preferred_offset_is_the_largest_of_those_behind():
-    rows = table(ToyTask(), RICH | {"L0H1/score/q:res/k:res/offset+3": 2.0, "L0H1/score/q:res/k:res/offset+0": 1.0})
+    more = {"L0H1/score/q:res/k:res/offset+3": 2.0, "L0H1/score/q:res/k:res/offset+0": 1.0}
+    rows = table(ToyTask(), RICH | more | {"L1H0/score/q:res/k:res/same": 9.0})
     assert [rows[name].offset for name in ("L0H0", "L0H1", "L1H1")] == [1, 3, 2]
-    assert rows["L1H0"].match == pytest.approx(4.0, abs=1e-4)
+    assert rows["L1H0"].match == pytest.approx(4.0, abs=1e-4)  # through another head; 9 is the token itself
     assert rows["L1H0"].copying == pytest.approx(3.0, abs=1e-4)
     assert rows["L1H1"].copying == 0  # it copies what L0H0 fetched, not the token itself
 
@@ -61,7 +62,7 @@ def test_copy_mass_is_the_mean_attention_at_the_offset():
     """A head that knows nothing but offset+2 in a last layer, whose rows are read at the queries only."""
     task = ToyTask()
     model = open_model(plant(task, {"L1H0/score/q:res/k:res/offset+2": 1.5}, n_layers=2, n_heads=2))
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     coordinates = projector.fit(model.weights).coordinates_
     batch = task.sample(48, torch.Generator().manual_seed(0))
     captured = capture(model, coordinates.space.paths.heads, batch)

@@ -80,8 +80,8 @@ def test_coordinates_are_means_over_dense_blocks(n_layers, n_heads, queries):
     coordinates = project(weights, query_positions=queries)
     assert len(coordinates.space.paths) == (n_heads + 1) ** n_layers
     names = list(coordinates)
-    if len(names) > 400:  # every kind is met many times
-        names = [names[k] for k in torch.randperm(len(names))[:400]]
+    if len(names) > 250:  # every kind is met many times
+        names = [names[k] for k in torch.randperm(len(names))[:250]]
     for name in names:
         assert coordinates[name] == pytest.approx(expected(weights, name, queries), abs=1e-9), name
     assert sum(abs(coordinates[name]) > 0.1 for name in names) > len(names) / 4
@@ -215,7 +215,7 @@ def test_small_paths_are_cut_and_none_that_is_not_small():
 
 def test_no_more_paths_are_kept_than_asked_for():
     weights = random_model(3, 2, std=0.3).weights
-    for most in range(1, 27):
+    for most in (1, 2, 3, 5, 8, 13, 20, 26):
         projector = ImirProjector(relations(), P, max_paths=most, min_coordinate=0.0).fit(weights)
         assert len(projector.space_.paths) <= most
 

@@ -123,6 +123,15 @@ def test_gradients_equal_finite_differences():
     assert float(gradient.abs().max()) > 1e-3
 
 
+def test_gradients_reach_offsets_that_are_all_zero():
+    given = random_coordinates(2, 1).only(["L0H0/score/q:res/k:res/same", "readout/via:L0H0/same"])
+    batch, surrogate = toy_batch(5, length=P), Surrogate(given.space)
+    values = given.values.clone().requires_grad_()
+    reads = Reads.of(given.space, given.space.active)
+    (gradient,) = torch.autograd.grad(surrogate.logits(values, batch, reads=reads).square().sum(), values)
+    assert abs(float(gradient[given.space.place("L0H0/score/q:res/k:res/offset+1")])) > 1e-5
+
+
 PLANTED = {
     "rich": (ToyTask(), RICH, 2, 2),
     "induction": (make_task("recall"), induction_circuit(), 2, 1),
@@ -136,7 +145,7 @@ PLANTED = {
 def test_a_planted_model_projects_to_its_circuit_and_equals_its_surrogate(name):
     task, circuit, n_layers, n_heads = PLANTED[name]
     model = open_model(plant(task, circuit, n_layers=n_layers, n_heads=n_heads))
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     coordinates = projector.fit(model.weights).coordinates_
     found = {name: value for name, value in named(coordinates).items() if abs(value) > 1e-4}
     assert found == pytest.approx(circuit, abs=1e-4)

@@ -6,6 +6,7 @@ from brute_force import named, readout_term, rows, score_term
 from toy_task import relations, toy_batch
 
 from imir_lens.coordinates import Coordinates, CoordinateSpace
+from imir_lens.errors import CoordinateError
 from imir_lens.ids import Head
 from imir_lens.paths import PathTable
 from imir_lens.terms import Contents, ContextRelations, Reads, readout_terms, score_terms
@@ -88,6 +89,11 @@ def test_a_head_without_coordinates_adds_no_score(space):
     context = ContextRelations.evaluate(space, batch.tokens, dtype=values.dtype)
     assert score_terms(contents, context, values, Head(1, 1)) is None
     assert score_terms(contents, context, values, Head(1, 0)) is not None
+
+
+def test_contexts_of_another_length_are_refused(space):
+    with pytest.raises(CoordinateError, match="contexts of 7 positions, but these coordinates are for 5"):
+        ContextRelations.evaluate(space, toy_batch(2).tokens, dtype=torch.float32)
 
 
 def test_reads_are_the_paths_of_nonzero_coordinates_with_their_prefixes():

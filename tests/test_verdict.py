@@ -144,6 +144,7 @@ def test_a_task_nobody_can_do_better_than_chance_is_not_solved_by_guessing():
     guess = Score(4.0, 0.02)
     one = judge(found, evidence(found, model=guess), task="noise", bayes=CHANCE, chance=CHANCE, stability=1.0)
     assert one.mechanism == "not_detected" and "does not do noise" in one.text
+    assert one.evidence_level == "single ablation"  # there is no gain that an ablation could take away
 
 
 def test_coordinates_that_look_right_but_do_not_matter_are_not_a_mechanism():

@@ -37,7 +37,12 @@ def demo(out: Path, say: Output, device: str | None) -> None:
 
     say.note(f"training a {DEMO.config.n_layers}-layer model on {DEMO.task.name}")
     with shown(say, DEMO.options["steps"]) as progress, hint(say, run, ""):
-        trained = train(DEMO.task, DEMO.config, run=run, device=device, resume=again, progress=progress, **DEMO.options)
+        try:
+            trained = train(
+                DEMO.task, DEMO.config, run=run, device=device, resume=again, progress=progress, **DEMO.options
+            )
+        except OptionError as error:
+            raise OptionError(f"{error}; or choose another --out") from error
     result = training_result(trained)
     say.note(score_line("model", result["model"]))
     report = analyze(run, DEMO.task, device=device, command=command_line(), progress=lambda step: say.note(f"{step} …"))

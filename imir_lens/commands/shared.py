@@ -100,7 +100,7 @@ def model_option(function: Callable[..., None]) -> Callable[..., None]:
 
 def seed_option(function: Callable[..., None]) -> Callable[..., None]:
     """Add `--seed N`; None when it was not given."""
-    return click.option("--seed", type=_SEEDS, help="Seed of everything random.  [default: 0]")(function)
+    return click.option("--seed", type=_SEEDS, metavar="N", help="Seed of everything random.  [default: 0]")(function)
 
 
 def command_line() -> str:

@@ -79,8 +79,7 @@ def loss_above_bayes(task, model, contexts):
 
 def found_in(task, circuit, **options):
     model = plant(task, circuit, generator=torch.Generator().manual_seed(3), **options)
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
-    projector.fit(open_model(model).weights)
+    projector = ImirProjector.for_task(task).fit(open_model(model).weights)
     return detect(projector.coordinates_, task.sample(256, torch.Generator().manual_seed(0)))
 
 

@@ -36,7 +36,7 @@ ROLES = {
 
 def _detect(task: Task, circuit: dict[str, float], **options: object) -> Circuit:
     model = plant(task, circuit, generator=torch.Generator().manual_seed(3), **options)  # type: ignore[arg-type]
-    projector = ImirProjector(task.relations, task.n_positions, query_positions=task.query_positions)
+    projector = ImirProjector.for_task(task)
     projector.fit(open_model(model).weights)
     return detect(projector.coordinates_, task.sample(256, torch.Generator().manual_seed(0)))
 

@@ -16,7 +16,7 @@ TASK = make_task("recall")
 def _open(circuit: dict[str, float], *, n_layers: int = 2, n_heads: int = 2) -> tuple[LensModel, Circuit]:
     generator = torch.Generator().manual_seed(1)
     model = open_model(plant(TASK, circuit, n_layers=n_layers, n_heads=n_heads, generator=generator))
-    projector = ImirProjector(TASK.relations, TASK.n_positions, query_positions=TASK.query_positions)
+    projector = ImirProjector.for_task(TASK)
     projector.fit(model.weights)
     return model, detect(projector.coordinates_, TASK.sample(256, torch.Generator().manual_seed(0)))
 

@@ -1,0 +1,45 @@
+"""`imir-lens tasks`."""
+
+import json
+import re
+
+import pytest
+from calling import call, refused
+
+import imir_lens
+from imir_lens.commands.tasks import knob_meanings
+from imir_lens.tasks import make_task
+
+
+def test_tasks_lists_all():
+    rows = json.loads(call("tasks", "--json").stdout)
+    assert [row["name"] for row in rows] == imir_lens.task_names()
+    assert re.search("recall +in-context associative recall", call("tasks", "--quiet").stdout)
+
+
+@pytest.mark.parametrize("name", imir_lens.task_names())
+def test_tasks_shows_one(name):
+    card = json.loads(call("tasks", name, "--json").stdout)
+    task = make_task(name)
+    assert {knob["name"]: knob["value"] for knob in card["knobs"]} == task.knobs
+    assert all(knob["meaning"] for knob in card["knobs"])
+    assert card["reference_circuit"] == list(task.reference_circuit)
+    assert card["bayes"]["loss"] < 1e-6 < card["chance"]["loss"]
+    shown = call("tasks", name).stdout
+    assert card["example"] in shown
+    assert all(f"  {knob} " in shown for knob in task.knobs)
+
+
+def test_tasks_takes_knobs():
+    card = json.loads(call("tasks", "recall", "--set", "f_r=0", "--set", "burstiness=0", "--json").stdout)
+    assert card["reference_circuit"] == ["readout/via:res/assoc"]
+    assert {knob["name"]: knob["value"] for knob in card["knobs"]}["f_r"] == 0
+    assert "needs the NAME" in refused(call("tasks", "--set", "f_r=0"))
+    assert "did you mean 'hop'" in refused(call("tasks", "hopp"))
+
+
+def test_what_a_docstring_says_about_a_knob_is_found_over_several_lines():
+    knobs = "Attributes:\n    vocab: number of\n        tokens.\n    pairs: blocks.\n"
+    text = f"A task.\n\n{knobs}\nRaises:\n    TaskError: never.\n"
+    assert knob_meanings(text) == {"vocab": "number of tokens.", "pairs": "blocks."}
+    assert knob_meanings("A task.") == {}
