@@ -7,6 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from live import (
+    live_bridge,
+    live_from_file,
+    live_hooked,
+    live_model,
+    needs_hooked_transformer,
+    needs_native_bridge,
+)
 from torch import Tensor, nn
 
 from imir_lens.checkpoints import load_checkpoint, load_transformer
@@ -17,14 +25,6 @@ from imir_lens.models.config import TransformerConfig
 from imir_lens.models.disentangled import DisentangledConfig, DisentangledTransformer
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.weights import CircuitWeights
-from live import (
-    live_bridge,
-    live_from_file,
-    live_hooked,
-    live_model,
-    needs_hooked_transformer,
-    needs_native_bridge,
-)
 
 DATA = Path(__file__).parent / "data"
 RECALL = DATA / "recall_2l.pt"
@@ -33,6 +33,8 @@ SMALL = {"n_layers": 2, "n_heads": 3, "d_model": 10, "d_head": 4, "n_ctx": 8, "d
 SMALL_TL = {**SMALL, "attn_only": True, "normalization_type": None, "seed": 0}
 
 pytestmark = pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")
+
+
 @pytest.fixture(scope="module")
 def contexts() -> Tensor:
     return torch.from_numpy(np.load(DATA / "recall_contexts.npz")["tokens"][:64]).long()
@@ -45,7 +47,11 @@ def golden() -> Tensor:
 
 @pytest.fixture(params=["file", "own", "live"], scope="module")
 def opened(request: pytest.FixtureRequest) -> LensModel:
-    sources = {"file": lambda: str(RECALL), "own": lambda: load_transformer(RECALL), "live": _live_recall}
+    sources = {
+        "file": lambda: str(RECALL),
+        "own": lambda: load_transformer(RECALL),
+        "live": lambda: live_from_file(RECALL),
+    }
     return open_model(sources[request.param]())
 
 
