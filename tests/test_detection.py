@@ -136,9 +136,9 @@ def test_a_sharp_circuit_is_stable_under_resampling():
 
 
 def test_units_that_few_contexts_decide_are_not_stable():
-    """With eight contexts a sample may miss those that need a weak unit."""
+    """With four contexts a sample may miss those that need a weak unit, or do with another."""
     given = coordinates(CIRCUIT | {"L1H0/score/q:res/k:res/same": -3.0}, noise=0.4)
-    few = batch(8)
+    few = batch(4)
     found = detect(given, few, budget=0.003)
     generator = torch.Generator().manual_seed(0)
     stability = bootstrap_jaccard(found, few, n=6, generator=generator, top=given.space.size)
@@ -146,6 +146,8 @@ def test_units_that_few_contexts_decide_are_not_stable():
     # All coordinates are candidates: the same as detecting anew on each sample.
     generator, total = torch.Generator().manual_seed(0), 0.0
     for _ in range(6):
-        again = ids(detect(given, few[torch.randint(8, (8,), generator=generator)], budget=0.003))
+        again = ids(detect(given, few[torch.randint(4, (4,), generator=generator)], budget=0.003))
         total += len(again & ids(found)) / len(again | ids(found))
     assert stability == pytest.approx(total / 6)
+    generator = torch.Generator().manual_seed(0)
+    assert stability < bootstrap_jaccard(found, few, n=6, generator=generator, top=0)  # the circuit's own units only
