@@ -7,11 +7,13 @@ import pytest
 import torch
 from brute_force import carried, chains, contrasts_by_loops, score_block, unlabel
 from torch import Tensor
-from toy_task import random_model, relations
+from toy_task import ToyTask, random_model, relations
 
 from imir_lens.coordinates import Coordinates
 from imir_lens.errors import CoordinateError, NotFittedError
 from imir_lens.ids import CoordinateId, Head, Path
+from imir_lens.lens_model import open_model
+from imir_lens.models.constructions import plant
 from imir_lens.projector import ImirProjector
 from imir_lens.relations import TokenRelations
 from imir_lens.weights import CircuitWeights
@@ -211,6 +213,14 @@ def test_small_paths_are_cut_and_none_that_is_not_small():
     assert projector.cut_ <= limit and projector.n_cut_ > 0
     uncut = ImirProjector(relations(), P, min_coordinate=0.0).fit(weights)
     assert (uncut.n_cut_, uncut.cut_) == (0, 0.0)
+
+
+def test_a_path_that_only_queries_read_is_kept():
+    circuit = {"L1H0/score/q:L0H0/k:res/same": 3.0, "readout/via:L1H0/same": 2.0}
+    model = open_model(plant(ToyTask(), circuit, n_layers=2, n_heads=1))
+    projector = ImirProjector.for_task(ToyTask()).fit(model.weights)
+    assert list(map(str, projector.space_.paths.paths)) == ["res", "L0H0", "L1H0"]
+    assert projector.coordinates_["L1H0/score/q:L0H0/k:res/same"] == pytest.approx(3, abs=1e-5)
 
 
 def test_no_more_paths_are_kept_than_asked_for():

@@ -101,6 +101,23 @@ def test_coordinates_that_hurt_do_not_hide_a_good_prefix():
     assert allowed < 0.05 < loss(frozenset(range(40)))
 
 
+def test_prefixes_are_doubled_as_long_as_that_gains():
+    """1.0 with the first two, 0.5 with four, 0.2 with eight, and with anything behind them 2.0."""
+
+    def loss(kept: frozenset[int]) -> float:
+        harm = 1.8 if any(member >= 16 for member in kept) else 0.0
+        complete = [size for size in (2, 4, 8) if set(range(size)) <= kept]
+        return harm + {0: 4.0, 2: 1.0, 4: 0.5, 8: 0.2}[max(complete, default=0)]
+
+    found, allowed, _ = search(64, loss)
+    assert found == list(range(8)) and allowed == pytest.approx(0.2 + 0.01 * 3.8)
+
+
+def test_the_budget_is_a_share_of_the_gap():
+    found, allowed, _ = search(8, lambda kept: 1.0 if 3 in kept else 4.0, budget=0.1)
+    assert found == [3] and allowed == pytest.approx(1.3)
+
+
 def test_members_ranked_last_are_found():
     assert search(50, needs({0, 49}))[0] == [0, 49]
 
@@ -124,9 +141,15 @@ def test_evaluations_grow_as_the_circuit_times_the_logarithm(size, count):
 
 
 @pytest.mark.parametrize("size", [100, 5000])
-def test_a_good_ranking_costs_hardly_more_than_checking_the_circuit(size):
-    _, _, meter = search(size, needs({0, 1, 2, 3}))
-    assert meter.evaluations <= 16
+@pytest.mark.parametrize("count", range(2, 10))
+def test_a_good_ranking_costs_little_more_than_checking_the_circuit(size, count):
+    """Nor do members that hardly matter make the search go on."""
+    members = set(range(count))
+    idle = lambda kept: needs(members)(kept) - 1e-6 * len(kept) + (0.5 if len(kept) == size else 0)  # noqa: E731
+    for loss in (needs(members), idle):
+        found, _, meter = search(size, loss)
+        assert found == sorted(members)
+        assert meter.evaluations <= 2 * count + math.ceil(math.log2(count)) + 3
 
 
 def test_a_meter_counts_each_subset_once_and_scores_it_as_the_surrogate_does():
