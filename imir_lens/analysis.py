@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from imir_lens.detection import Circuit, bootstrap_jaccard, detect, path_stay
-from imir_lens.errors import OptionError
+from imir_lens.errors import CheckpointError, OptionError
 from imir_lens.evaluation import Score, bayes_score, chance_score
 from imir_lens.evidence import Evidence, gather_evidence
 from imir_lens.explained import Capture, Explained, capture, explain
@@ -19,6 +19,8 @@ from imir_lens.verdict import Verdict, judge
 SEARCH_CONTEXTS = 256
 BOOTSTRAPS = 10
 _MOST_CONTEXTS = 1_000_000
+# Paths whose coordinates are float32 rounding are not worth a note when they are cut.
+_ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Analysis:
         captured: patterns, scores and logits of the model on the first 128 test contexts.
         heads: one row a head.
         bayes, chance: scores of the optimal and of the context-free predictor on the test contexts.
-        stability: mean Jaccard index over `bootstraps` bootstrap samples of the search contexts.
+        stability: mean Jaccard index over `bootstraps` bootstrap samples of the search contexts (None: not measured).
         verdict: the mechanism and its evidence level.
         search_batch, test_batch: the contexts.
     """
@@ -52,7 +54,7 @@ class Analysis:
     heads: list[HeadSummary]
     bayes: Score
     chance: Score
-    stability: float
+    stability: float | None
     bootstraps: int
     verdict: Verdict
     search_batch: Batch
@@ -102,7 +104,13 @@ def run_analysis(
 
     progress("search for the circuit")
     heads = projector.space_.paths.heads
-    stay = path_stay(capture(model, heads, search_batch[:128]).patterns, search_batch[:128])
+    seen = capture(model, heads, search_batch[:128])
+    if not bool(seen.logits.isfinite().all()):
+        raise CheckpointError(
+            f"{model.info['source']}: its logits on the task's contexts overflow, though its weights are finite (the "
+            f"largest in W_E is {float(model.weights.W_E.abs().max()):.3g}): there is nothing to analyse"
+        )
+    stay = path_stay(seen.patterns, search_batch[:128])
     circuit = detect(coordinates, search_batch, budget=budget, stay=stay)
 
     progress("ablate it in the model")
@@ -112,18 +120,27 @@ def run_analysis(
 
     progress("search again on resampled contexts")
     generator = torch.Generator().manual_seed(seed + 2)
-    stability = 0.0
-    if bootstraps:
+    stability = None
+    if bootstraps and circuit.units:
         stability = bootstrap_jaccard(circuit, search_batch, n=bootstraps, generator=generator, stay=stay)
 
     bayes, chance = bayes_score(task, test_batch), chance_score(task, test_batch)
     notes = []
-    if projector.n_cut_:
+    if projector.cut_ > _ROUNDING:
         notes.append(
             f"{projector.n_cut_} of {projector.n_cut_ + len(projector.space_.paths)} paths were cut; "
             f"no coordinate that reads through them exceeds {projector.cut_:.3g}."
         )
-    verdict = judge(circuit, evidence, task=task.name, bayes=bayes, chance=chance, stability=stability, notes=notes)
+    verdict = judge(
+        circuit,
+        evidence,
+        task=task.name,
+        contexts=len(search_batch),
+        bayes=bayes,
+        chance=chance,
+        stability=stability,
+        notes=notes,
+    )
     return Analysis(
         model=model,
         task=task,

@@ -1,7 +1,9 @@
 """Backups: what carries the behaviour when the circuit, or one of its roles, is taken out.
 
-A minimal circuit holds only one of two heads that do the same job. So whatever was found is removed, all of it and role
-by role; as long as the behaviour survives, what carries it now is searched for in the same way and added.
+A minimal circuit holds only one of two heads that do the same job. So whatever was found is removed: all of it, and
+each role together with everything that reads through the heads it drives (a head without its pattern still writes, and
+what it writes then is noise to its readers). As long as the behaviour survives, what carries it now is searched for in
+the same way and added.
 """
 
 from collections.abc import Callable
@@ -60,11 +62,15 @@ def _groups(meter: Meter, places: list[int], stay: Callable[[Path], float]) -> l
     """List the whole circuit and its roles, each with the shares that count as survival."""
     if not places:
         return []
-    units = units_of(Coordinates(meter.surrogate.space, meter.values), places, stay)
+    space = meter.surrogate.space
+    units = units_of(Coordinates(space, meter.values), places, stay)
     groups = [(frozenset(places), _SURVIVES_ALL)]
     for role in BASE_ROLES[:-1]:
-        members = frozenset(unit.place for unit in units if base_of(unit.role) == role)
-        groups += [(members, _SURVIVES_ROLE)] if members else []
+        members = [unit for unit in units if base_of(unit.role) == role]
+        if members:
+            readers = space.reading_through({unit.id.head for unit in members if unit.id.head is not None})
+            group = frozenset(unit.place for unit in members) | frozenset(readers.nonzero().squeeze(1).tolist())
+            groups.append((group, _SURVIVES_ROLE))
     return groups
 
 

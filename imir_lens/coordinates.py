@@ -5,7 +5,7 @@ each lies in one flat vector. `Coordinates` is such a vector for one model. Ids 
 millions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -144,6 +144,19 @@ class CoordinateSpace:
         for index, width in zip(at, block.shape, strict=True):
             flat = flat * width + index
         return block.start + flat
+
+    def reading_through(self, heads: Collection[Head]) -> Bool[Tensor, " coordinate"]:
+        """Return the mask of the coordinates that read a path through any of some heads, on either side."""
+        through = torch.tensor([any(head in heads for head in path.heads) for path in self.paths.paths])
+        mask = torch.zeros(self.size, dtype=torch.bool)
+        for block in self.blocks:
+            view = mask[block.start : block.stop].view(block.shape)
+            if block.kind == "score":
+                entering = through[: block.shape[0]]
+                view |= (entering.unsqueeze(1) | entering.unsqueeze(0)).unsqueeze(2)
+            elif block.kind != "readout_bias":
+                view |= through[: block.shape[0]].unsqueeze(1)
+        return mask & self.active
 
     def describe(self) -> str:
         """Return one line: how many coordinates over how many paths."""

@@ -23,6 +23,8 @@ _SOLVES = 0.5  # share of the accuracy between chance and Bayes from which we sa
 _KEEPS = 0.5  # share of the model's accuracy over chance that must be lost (necessity) or kept (sufficiency)
 _COSTS = 0.05  # share of the model's loss gap to chance that a role's removal must cost to count
 _STABLE = 0.8  # mean Jaccard index over bootstrap samples
+_WELL = 0.9  # share of the accuracy between chance and Bayes below which a model does the task "only in part"
+_FEWEST = 32  # search contexts; fewer resample to themselves, and one lucky context is not evidence
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,10 @@ def judge(
     evidence: Evidence,
     *,
     task: str,
+    contexts: int,
     bayes: Score,
     chance: Score,
-    stability: float,
+    stability: float | None,
     notes: Sequence[str] = (),
 ) -> Verdict:
     """Judge a circuit by its evidence.
@@ -51,42 +54,51 @@ def judge(
         circuit: as detected.
         evidence: ablations in the real model.
         task: the task's name, for the text.
+        contexts: how many contexts the search had; with fewer than 32 nothing is concluded.
         bayes: the optimal predictor's score on the same contexts.
         chance: the context-free predictor's score.
-        stability: mean Jaccard index over bootstrap samples.
+        stability: mean Jaccard index over bootstrap samples (None: not measured).
         notes: further reservations from the analysis (paths that were cut, say).
     """
-    gain = evidence.model.accuracy - chance.accuracy
-    solves = gain >= _SOLVES * (bayes.accuracy - chance.accuracy) and gain > 0
-    level = _level(circuit, evidence, chance, gain, stability)
+    gain, most = evidence.model.accuracy - chance.accuracy, bayes.accuracy - chance.accuracy
     named = _mechanism(circuit)
-    caveats = [*_caveats(circuit, evidence, stability), *notes]
-    if not solves:
-        text = (
-            f"Not detected: the model does not do {task} (accuracy {evidence.model.accuracy:.3f}; chance "
-            f"{chance.accuracy:.3f}, best possible {bayes.accuracy:.3f}), so there is no mechanism to find."
-        )
-        return Verdict("not_detected", level, text, tuple(caveats))
-    if named is None:
+    level = _level(circuit, evidence, chance, gain, stability)
+    model = f"accuracy {evidence.model.accuracy:.3f}; chance {chance.accuracy:.3f}, best possible {bayes.accuracy:.3f}"
+    negative, held = None, LEVELS[0]
+    if gain <= 0 or gain < _SOLVES * most:
+        negative = f"the model does not do {task} ({model}), so there is no mechanism to find."
+    elif contexts < _FEWEST:
+        negative = f"{contexts} contexts are too few to tell; use at least {_FEWEST}."
+    elif named is None:
         found = ", ".join(role for role in circuit.by_role() if role != "auxiliary") or "none of its roles"
-        text = (
-            f"Not detected: the model does {task} (accuracy {evidence.model.accuracy:.3f}), but the coordinates do not "
+        negative = (
+            f"the model does {task} (accuracy {evidence.model.accuracy:.3f}), but the coordinates do not "
             f"name how (found: {found}; their surrogate reaches accuracy {evidence.projection.accuracy:.3f})."
         )
-        return Verdict("not_detected", level, text, tuple(caveats))
-    if LEVELS.index(level) < LEVELS.index("joint ablation"):
-        text = (
-            f"Not detected: the weights look like {_WORDS[named]}, but ablating those coordinates does not take the "
-            f"behaviour away (accuracy {evidence.model.accuracy:.3f}, without them "
-            f"{evidence.without_circuit.accuracy:.3f})."
+    elif level == "weights only":
+        negative = (
+            f"the weights look like {_WORDS[named]}, but a role removed from the model alone costs it less than "
+            f"{_COSTS:.0%} of its loss gap to chance ({_cheapest(evidence)})."
         )
-        return Verdict("not_detected", level, text, tuple(caveats))
+    elif level == "single ablation":
+        held = level
+        negative = (
+            f"the weights look like {_WORDS[named]}, but ablating those coordinates does not take the behaviour away "
+            f"(accuracy {evidence.model.accuracy:.3f}, without them {evidence.without_circuit.accuracy:.3f})."
+        )
+    caveats = [*_caveats(circuit, evidence, stability), *notes]
+    if negative is not None:
+        return Verdict("not_detected", held, f"Not detected: {negative}", tuple(caveats))
+    if gain < _WELL * most:
+        caveats.insert(0, f"The model does {task} only in part ({model}).")
+    count = len(circuit.units)
     text = (
-        f"The model does {task} {_WORDS[named]}: {_list_roles(circuit)}. Without these {len(circuit.units)} "
-        f"coordinates accuracy falls from {evidence.model.accuracy:.3f} to {evidence.without_circuit.accuracy:.3f}; "
-        f"with them alone it is {evidence.circuit.accuracy:.3f}."
+        f"The model does {task} {_WORDS[named or '']}: {_list_roles(circuit)}. Without "
+        f"{'this coordinate' if count == 1 else f'these {count} coordinates'} "
+        f"accuracy falls from {evidence.model.accuracy:.3f} to {evidence.without_circuit.accuracy:.3f}; "
+        f"with {'it' if count == 1 else 'them'} alone it is {evidence.circuit.accuracy:.3f}."
     )
-    return Verdict(named, level, text, tuple(caveats))
+    return Verdict(named or "", level, text, tuple(caveats))
 
 
 _WORDS = {
@@ -107,17 +119,26 @@ def _mechanism(circuit: Circuit) -> str | None:
     return "in_weights" if in_weights else None
 
 
-def _level(circuit: Circuit, evidence: Evidence, chance: Score, gain: float, stability: float) -> str:
+def _cheapest(evidence: Evidence) -> str:
+    """Say which role's removal costs the model least."""
+    named = {role: removal.model.loss for role, removal in evidence.roles.items() if role != "auxiliary"}
+    role = min(named, key=named.__getitem__)
+    return f"{role}: loss {evidence.model.loss:.3g} → {named[role]:.3g} nats"
+
+
+def _level(circuit: Circuit, evidence: Evidence, chance: Score, gain: float, stability: float | None) -> str:
     gap = max(chance.loss - evidence.model.loss, 0.0)
     named = [removal.model for role, removal in evidence.roles.items() if role != "auxiliary"]
     lost = evidence.model.accuracy - evidence.without_circuit.accuracy
     kept = evidence.circuit.accuracy - chance.accuracy
+    # Where one mechanism backs another up, no role need cost anything alone: that is what the joint ablation is for.
+    costly = all(score.loss - evidence.model.loss > _COSTS * gap for score in named) or bool(circuit.backups)
     reached = (
         bool(circuit.units),
-        bool(named) and all(score.loss - evidence.model.loss > _COSTS * gap for score in named),
+        bool(named) and costly,
         bool(circuit.units) and gain > 0 and lost >= _KEEPS * gain,
         gain > 0 and kept >= _KEEPS * gain,
-        stability >= _STABLE,
+        stability is not None and stability >= _STABLE,
     )
     level = LEVELS[0]
     for name, holds in zip(LEVELS, reached, strict=True):
@@ -133,12 +154,12 @@ def _list_roles(circuit: Circuit) -> str:
         if role == "auxiliary":
             parts.append(f"{len(units)} auxiliary direction{'s' if len(units) > 1 else ''}")
         else:
-            places = dict.fromkeys(str(unit.id.head) if unit.id.head else f"via {unit.id.key}" for unit in units)
+            places = sorted({str(unit.id.head) if unit.id.head else f"via {unit.id.key}" for unit in units})
             parts.append(f"{role} ({', '.join(places)})")
     return ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
 
 
-def _caveats(circuit: Circuit, evidence: Evidence, stability: float) -> list[str]:
+def _caveats(circuit: Circuit, evidence: Evidence, stability: float | None) -> list[str]:
     out = []
     if evidence.projection.loss > 2 * evidence.model.loss + 0.05:
         out.append(
@@ -155,6 +176,6 @@ def _caveats(circuit: Circuit, evidence: Evidence, stability: float) -> list[str
             f"{len(circuit.backups)} unit(s) are backups: the behaviour survives in the surrogate without what they "
             f"duplicate ({', '.join(circuit.backups[:4])}{', …' if len(circuit.backups) > 4 else ''})."
         )
-    if circuit.units and stability < _STABLE:
+    if circuit.units and stability is not None and stability < _STABLE:
         out.append(f"Resampled contexts give a different circuit (mean Jaccard index {stability:.2f}).")
     return out

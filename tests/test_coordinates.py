@@ -46,6 +46,16 @@ def test_only_keys_ahead_of_a_directly_read_query_are_inactive():
         assert active == (not ahead), name
 
 
+def test_what_reads_through_a_head_has_it_in_one_of_its_paths():
+    here = space(3, 1)
+    for heads in ({Head(0, 0)}, {Head(1, 0)}, {Head(0, 0), Head(2, 0)}, set()):
+        mask = here.reading_through(heads)
+        for place, found in enumerate(mask.tolist()):
+            reads = any(head in heads for path in here.id(place).paths for head in path.heads)
+            assert found == (reads and bool(here.active[place])), here.id(place)
+        assert bool(mask.any()) == bool(heads)
+
+
 def test_inactive_values_are_dropped():
     here = space()
     ones = Coordinates(here, torch.ones(here.size))

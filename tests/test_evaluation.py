@@ -88,3 +88,11 @@ def test_bayes_beats_chance_on_recall():
     assert best == Score(0.0, 1.0)
     assert blind.loss == pytest.approx(math.log(63), rel=1e-4) and blind.accuracy == pytest.approx(1 / 63)
     assert blind.as_dict() == {"loss": blind.loss, "accuracy": blind.accuracy}
+
+
+def test_rounding_left_where_a_logit_was_does_not_count_as_knowledge():
+    batch = toy_batch(200)
+    logits = torch.zeros(200, 1, 11) if batch.targets.shape[1] == 1 else torch.zeros(*batch.targets.shape, 11)
+    residue = logits.scatter(2, batch.targets.unsqueeze(2), 3e-5)
+    assert score_logits(residue, batch).accuracy == pytest.approx(1 / 11)
+    assert score_logits(100 * residue, batch).accuracy == 1.0

@@ -64,14 +64,22 @@ def evidence(found: Circuit, **changes: object) -> Evidence:
 def verdict(
     values: dict[str, float] = INDUCTION,
     *,
-    stability: float = 0.95,
+    contexts: int = 256,
+    stability: float | None = 0.95,
     notes: tuple[str, ...] = (),
     backups: tuple[str, ...] = (),
     **changes: object,
 ) -> Verdict:
     found = circuit(values, backups=backups)
     return judge(
-        found, evidence(found, **changes), task="recall", bayes=BAYES, chance=CHANCE, stability=stability, notes=notes
+        found,
+        evidence(found, **changes),
+        task="recall",
+        contexts=contexts,
+        bayes=BAYES,
+        chance=CHANCE,
+        stability=stability,
+        notes=notes,
     )
 
 
@@ -135,16 +143,43 @@ def test_a_model_that_does_not_do_the_task_has_no_mechanism():
     found = verdict(model=Score(3.9, 0.05))
     assert found.mechanism == "not_detected"
     assert "does not do recall (accuracy 0.050; chance 0.020, best possible 1.000)" in found.text
+    assert found.evidence_level == "weights only"
     halfway = verdict(model=Score(1.0, 0.51))
     assert halfway.mechanism == "in_context"
+    assert "only in part (accuracy 0.510; chance 0.020, best possible 1.000)" in halfway.caveats[0]
+
+
+def test_a_handful_of_contexts_is_not_evidence():
+    found = verdict(contexts=31)
+    assert (found.mechanism, found.evidence_level) == ("not_detected", "weights only")
+    assert "31 contexts are too few" in found.text
+    assert verdict(contexts=32).mechanism == "in_context"
+
+
+def test_where_mechanisms_back_each_other_up_no_role_need_cost_anything_alone():
+    harmless = dict.fromkeys(("alpha", "beta", "gamma", "delta", "auxiliary"), Removal(GOOD, GOOD))
+    both = INDUCTION | {DELTA: 5.0}
+    found = verdict(both, roles=harmless, backups=(DELTA,))
+    assert (found.mechanism, found.evidence_level) == ("mixed", "stability")
+    assert verdict(both, roles=harmless).mechanism == "not_detected"
+
+
+def test_what_was_not_resampled_is_not_called_unstable():
+    found = verdict(stability=None)
+    assert found.evidence_level == "sufficiency and necessity" and found.caveats == ()
+
+
+def test_one_unit_is_one_coordinate():
+    assert "Without this coordinate accuracy falls" in verdict({DELTA: 5.0}).text
 
 
 def test_a_task_nobody_can_do_better_than_chance_is_not_solved_by_guessing():
     found = circuit(INDUCTION)
     guess = Score(4.0, 0.02)
-    one = judge(found, evidence(found, model=guess), task="noise", bayes=CHANCE, chance=CHANCE, stability=1.0)
+    scores = {"bayes": CHANCE, "chance": CHANCE}
+    one = judge(found, evidence(found, model=guess), task="noise", contexts=256, stability=1.0, **scores)
     assert one.mechanism == "not_detected" and "does not do noise" in one.text
-    assert one.evidence_level == "single ablation"  # there is no gain that an ablation could take away
+    assert one.evidence_level == "weights only"  # there is no gain that an ablation could take away
 
 
 def test_coordinates_that_look_right_but_do_not_matter_are_not_a_mechanism():

@@ -77,7 +77,7 @@ def report_data(analysis: Analysis, *, command: str) -> dict[str, Any]:
             "completeness": evidence.completeness if found else None,
             "minimal": circuit.minimal,
             "stability": {
-                "bootstrap_jaccard": analysis.stability if found and analysis.bootstraps else None,
+                "bootstrap_jaccard": analysis.stability,
                 "n": analysis.bootstraps if found else 0,
             },
         },

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from imir_lens.analysis import run_analysis
 from imir_lens.detection import Circuit, detect
 from imir_lens.evidence import gather_evidence
 from imir_lens.lens_model import LensModel, open_model
-from imir_lens.models.constructions import induction_circuit, plant, shared_circuit
+from imir_lens.models.constructions import induction_circuit, memory_circuit, plant, shared_circuit
 from imir_lens.projector import ImirProjector
 from imir_lens.tasks import make_task
 
@@ -61,6 +62,28 @@ def test_a_backup_that_a_minimal_circuit_leaves_out_is_added(role: str) -> None:
     if role == "beta":
         assert evidence.roles[role].model.loss > 1 > 20 * max(score.loss for score in alone)
     assert evidence.without_circuit.accuracy < 0.1
+
+
+def test_a_backup_in_another_layer_is_added() -> None:
+    """Its readers are read away with the first head: a head without its pattern would only be noise to them."""
+    circuit = induction_circuit(heads={"alpha": "L0H0", "beta": "L2H0"}) | induction_circuit(
+        heads={"alpha": "L1H0", "beta": "L2H0"}
+    )
+    model, found = _open(circuit, n_layers=3, n_heads=1)
+    assert {str(unit.id) for unit in found.units} == set(circuit)
+    assert {str(unit.id.head) for unit in found.by_role()["alpha"]} == {"L0H0", "L1H0"}
+
+
+def test_two_mechanisms_that_each_suffice_are_mixed() -> None:
+    task = make_task("recall", vocab=33, pairs=4, length=12, f_r=0.0, f_v=0.0)
+    circuit = induction_circuit() | memory_circuit(delta=30.0)
+    model = open_model(plant(task, circuit, n_layers=2, n_heads=1, generator=torch.Generator().manual_seed(0)))
+    analysis = run_analysis(model, task, contexts=128, bootstraps=2)
+    assert {str(unit.id) for unit in analysis.circuit.units} == set(circuit)
+    assert analysis.circuit.backups
+    assert analysis.verdict.mechanism == "mixed"
+    assert analysis.evidence.roles["delta"].model.accuracy > 0.95  # the other mechanism carries on
+    assert analysis.evidence.without_circuit.accuracy < 0.1
 
 
 def test_without_redundancy_there_are_no_backups() -> None:
