@@ -37,7 +37,7 @@ def record(
     tables: Mapping[str, Sequence[dict[str, Any]]] | None = None,
     store: bool,
 ) -> dict[str, Any]:
-    """Print tables (default: one of all rows) and, when asked, store them and all rows with the command and versions."""
+    """Print tables (default: one of all rows); when asked, store them and all rows with the command and versions."""
     result = {
         "benchmark": name,
         "command": command,

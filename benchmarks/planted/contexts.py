@@ -30,8 +30,16 @@ class Contexts:
 
     @classmethod
     def draw(cls, task: Task, count: int, generator: torch.Generator) -> "Contexts":
-        """Draw contexts, and pair each with the next one in line that has another answer to its first query."""
-        batch = task.sample(count, generator)
+        """Draw contexts, and pair each with the next one in line that has another answer to its first query.
+
+        Only contexts whose answers can be known are kept (Bayes probability above 1/2 at every query). Where they
+        cannot, all that happens to hedge lowers the loss, and what was planted would not be the whole truth.
+        """
+        batch = task.sample(2 * count, generator)
+        chances = task.bayes(batch).gather(2, batch.targets.unsqueeze(2)).squeeze(2)
+        known = ((chances > 0.5) | ~batch.mask).all(dim=1)
+        batch = batch[known.nonzero().squeeze(1)[:count]]
+        count = len(batch)
         answer = batch.targets[:, 0]
         partner = torch.arange(count)
         for step in range(1, count):

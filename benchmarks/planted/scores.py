@@ -1,6 +1,7 @@
 """How well a finding meets the truth."""
 
 from collections.abc import Collection
+from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float
@@ -57,5 +58,4 @@ def circuit_model_distance(edges: Float[Tensor, " edge"], patcher: EdgePatcher) 
         kept[order[: max(1, round(share * len(edges)))]] = 1
         reached = (float(metric(patcher.run(kept)[0])) - nothing) / (whole - nothing)
         points.append((share, abs(1 - reached)))
-    steps = zip(points, points[1:], strict=False)
-    return sum((right - left) * (high + low) / 2 for (left, low), (right, high) in steps)
+    return sum((right - left) * (high + low) / 2 for (left, low), (right, high) in pairwise(points))

@@ -32,7 +32,7 @@ def _by_detector(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
         means = {field: _mean(mine, field) for field in ("precision", "recall", "f1", "head_auc", "edge_auc", "cmd")}
         costs = {field: _mean(mine, field) for field in ("evaluations", "seconds")}
         out.append({"detector": name, **means, **costs, "seconds / ours (median)": median(ratios)})
-    return [{key: "–" if value is None else value for key, value in row.items()} for row in out]
+    return out
 
 
 def _by_field(rows: Sequence[Row], names: Sequence[str], field: str) -> list[Row]:
