@@ -1,9 +1,9 @@
 """ACDC: our implementation of "Towards automated circuit discovery for mechanistic interpretability".
 
-From the logits downwards (Conmy et al. 2023), each edge is cut in turn; it stays cut when that raises the KL divergence from the whole
-model's answers by less than τ. One τ gives a circuit and no ranking, so it is run at several, and an edge scores as the
-largest τ that keeps it (Conmy et al. draw their ROC curves so). Since lower layers are still whole when an edge into a
-higher one is tried, every trial starts at the reader's layer.
+From the logits downwards (Conmy et al. 2023), each edge is cut in turn; it stays cut when that raises the KL divergence
+from the whole model's answers by less than τ. One τ gives a circuit and no ranking, so it is run at several, and an
+edge scores as the largest τ that keeps it (their ROC curves are drawn so). Since lower layers are still whole when an
+edge into a higher one is tried, every trial starts at the reader's layer.
 """
 
 import torch

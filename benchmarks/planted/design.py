@@ -57,7 +57,7 @@ def small_design(seed: int) -> list[Spec]:
         ("recall memory", 2, 2, 128, 0.1, "backup"),
         ("recall mixed", 3, 1, 128, 0.05, "auxiliary"),
         ("2-hop", 3, 2, 128, 0.1, "random"),
-        ("3-hop", 4, 1, 256, 0.05, "random"),
+        ("3-hop", 4, 1, 128, 0.05, "random"),
     ]
     return [Spec(*row, seed=seed * 10_000 + place) for place, row in enumerate(rows)]
 

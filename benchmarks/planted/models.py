@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass
 import torch
 
 from benchmarks.planted.families import FAMILIES, Family
-from benchmarks.planted.graph import EdgeGraph, Truth
+from benchmarks.planted.graph import EdgeGraph, Truth, heads_of
 from benchmarks.planted.placement import place_chains
 from benchmarks.planted.widen import widen
 from imir_lens.errors import OptionError
-from imir_lens.ids import Head
-from imir_lens.models.blueprint import draw_blueprint
+from imir_lens.ids import CoordinateId, Head, Path
 from imir_lens.models.constructions import plant
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.tasks.base import Task
@@ -104,12 +103,20 @@ def _plan(spec: Spec) -> _Plan | None:
     elif spec.decoy == "unread":
         unread = _unread(first.get("alpha"), **other)
     for task in family.tasks():
-        blueprint = draw_blueprint(task, circuit | unread, **shape)
-        least = sum(blueprint.size(content) for content in blueprint.contents)
-        if least + (spec.decoy == "auxiliary") <= spec.d_model:
-            others = frozenset(EdgeGraph(**shape).heads) - blueprint.heads
+        if _least_width(task, circuit | unread) + (spec.decoy == "auxiliary") <= spec.d_model:
+            used = {head for text in circuit | unread for head in heads_of(CoordinateId.parse(text))}
+            others = frozenset(EdgeGraph(**shape).heads) - used
             return _Plan(task, circuit, unread, frozenset() if spec.decoy == "none" else others)
     return None
+
+
+def _least_width(task: Task, circuit: dict[str, float]) -> int:
+    """Return the width of `plant`: every content that is read, and its prefixes, has dimensions of its own."""
+    tokens, positions = {Path()}, {Path()}
+    for name in map(CoordinateId.parse, circuit):
+        read = tokens if name.offset is None else positions
+        read |= {Path(path.heads[:depth]) for path in name.paths for depth in range(len(path.heads) + 1)}
+    return len(tokens) * task.d_vocab + len(positions) * task.n_positions
 
 
 def _second_parts(family: Family, decoy: str) -> tuple[str, ...]:
