@@ -1,10 +1,10 @@
-"""`python -m benchmarks [detection] [surrogate_forward] [elimination] [sampling] [--small] [--no-store]`."""
+"""`python -m benchmarks [NAME …] [--small] [--no-store]`: detection, surrogate_forward, elimination, sampling, planted."""
 
 import sys
 
 import torch
 
-from benchmarks import detection, elimination, sampling, surrogate_forward
+from benchmarks import detection, elimination, planted, sampling, surrogate_forward
 from benchmarks.measure import record
 
 BENCHMARKS = {
@@ -12,7 +12,11 @@ BENCHMARKS = {
     "surrogate_forward": surrogate_forward.run,
     "elimination": elimination.run,
     "sampling": sampling.run,
+    "planted": planted.run,
 }
+# How to sum up a benchmark whose rows are too many to print.
+TABLES = {"planted": planted.tables}
+_SEED = 0
 
 
 def main(arguments: list[str]) -> int:
@@ -27,8 +31,10 @@ def main(arguments: list[str]) -> int:
     small = "--small" in options
     for name in names:
         command = " ".join(["OMP_NUM_THREADS=1 python -m benchmarks", name, *sorted(options - {"--no-store"})])
-        rows = BENCHMARKS[name](small=small, seed=0)
-        record(name, rows, command=command, store=not small and "--no-store" not in options)
+        rows = BENCHMARKS[name](small=small, seed=_SEED)
+        tables = TABLES[name](rows) if name in TABLES else None
+        store = not small and "--no-store" not in options
+        record(name, rows, command=command, seed=_SEED, tables=tables, store=store)
     return 0
 
 

@@ -3,7 +3,7 @@
 import json
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,20 @@ def seconds(work: Callable[[], Any], *, repeats: int = 5) -> float:
     return min(times)
 
 
-def record(name: str, rows: Sequence[dict[str, Any]], *, command: str, store: bool) -> dict[str, Any]:
-    """Print rows as a table and, when asked, store them with the command and versions."""
+def record(
+    name: str,
+    rows: Sequence[dict[str, Any]],
+    *,
+    command: str,
+    seed: int,
+    tables: Mapping[str, Sequence[dict[str, Any]]] | None = None,
+    store: bool,
+) -> dict[str, Any]:
+    """Print tables (default: one of all rows); when asked, store them and all rows with the command and versions."""
     result = {
         "benchmark": name,
         "command": command,
+        "seed": seed,
         "versions": {
             "imir_lens": imir_lens.__version__,
             "torch": torch.__version__,
@@ -40,15 +49,21 @@ def record(name: str, rows: Sequence[dict[str, Any]], *, command: str, store: bo
             "python": platform.python_version(),
         },
         "threads": torch.get_num_threads(),
+        **({} if tables is None else {"tables": dict(tables)}),
         "rows": list(rows),
     }
-    table = Table(title=name, title_justify="left")
-    for column in rows[0]:
-        table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right")
-    for row in rows:
-        table.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
-    Console(width=160).print(table)
+    for title, lines in (tables or {name: rows}).items():
+        _print(title, lines)
     if store:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     return result
+
+
+def _print(title: str, lines: Sequence[dict[str, Any]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for column in lines[0]:
+        table.add_column(column, justify="left" if isinstance(lines[0][column], str) else "right")
+    for line in lines:
+        table.add_row(*(f"{v:.3g}" if isinstance(v, float) else "" if v is None else str(v) for v in line.values()))
+    Console(width=160).print(table)

@@ -24,6 +24,10 @@ from imir_lens.search import Meter, minimal_subset
 # backup. Without the whole circuit no such guess is left, and a second mechanism may serve only some contexts.
 _SURVIVES_ROLE = Score(loss=0.9, accuracy=0.8)
 _SURVIVES_ALL = Score(loss=0.2, accuracy=0.4)
+# Where two mechanisms overlap, the behaviour survives without one although nothing takes its place: the search then
+# finds the other mechanism, and small coordinates that hedge the contexts which only the lost one served. Backups are
+# what the survival hangs on, by this share of what the projection gains.
+_CARRIES = 0.2
 
 
 def add_backups(
@@ -41,6 +45,8 @@ def add_backups(
         everything: the coordinates that take part.
         budget: as in the search; each backup is minimal within the budget of what is left.
         stay: for roles, see `base_role`.
+
+    A coordinate that joins what is left only to hedge is no backup and is not added.
     """
     places = list(first)
     settled: set[frozenset[int]] = set()
@@ -54,7 +60,8 @@ def add_backups(
             return places
         rest = everything & ~meter.mask(sorted(survived[0]))
         found, _ = minimal_subset(meter, meter.ranking(meter.attribution(rest), rest), rest, budget)
-        places += [place for place in found if place not in places]
+        if _carries(meter, [place for place in found if place in places], found, everything):
+            places += [place for place in found if place not in places]
         settled.add(survived[0])
 
 
@@ -72,6 +79,13 @@ def _groups(meter: Meter, places: list[int], stay: Callable[[Path], float]) -> l
             group = frozenset(unit.place for unit in members) | frozenset(readers.nonzero().squeeze(1).tolist())
             groups.append((group, _SURVIVES_ROLE))
     return groups
+
+
+def _carries(meter: Meter, known: list[int], found: list[int], everything: Bool[Tensor, " coordinate"]) -> bool:
+    """Whether what was found is lost again with only its known members left."""
+    nothing, projection = meter.score(torch.zeros_like(everything)), meter.score(everything)
+    lost = meter.score(meter.mask(known)).loss - meter.score(meter.mask(found)).loss
+    return lost >= _CARRIES * (nothing.loss - projection.loss)
 
 
 def _survives(
