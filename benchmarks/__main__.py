@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME …] [--small] [--no-store]`: detection, surrogate_forward, elimination, sampling, planted."""
+"""`python -m benchmarks [NAME …] [--small] [--no-store]`; the names are those of `BENCHMARKS`."""
 
 import sys
 

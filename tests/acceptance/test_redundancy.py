@@ -69,7 +69,7 @@ def test_a_backup_in_another_layer_is_added() -> None:
     circuit = induction_circuit(heads={"alpha": "L0H0", "beta": "L2H0"}) | induction_circuit(
         heads={"alpha": "L1H0", "beta": "L2H0"}
     )
-    model, found = _open(circuit, n_layers=3, n_heads=1)
+    _, found = _open(circuit, n_layers=3, n_heads=1)
     assert {str(unit.id) for unit in found.units} == set(circuit)
     assert {str(unit.id.head) for unit in found.by_role()["alpha"]} == {"L0H0", "L1H0"}
 
