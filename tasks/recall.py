@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor
+from reprlib import repr as short
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +17,7 @@ from imir_lens.tasks.layout import FILLER, at_last, choose, place_blocks, succes
 from imir_lens.tasks.registry import register
 from imir_lens.tasks.symmetry import couple_exchanges, free_exchanges
 
+_MOST_SEED = 2**62  # torch's generators take little more
 _IN_CONTEXT = ("L0H0/score/q:res/k:res/offset+1", "L1H0/score/q:res/k:L0H0/same", "readout/via:L1H0/same")
 _IN_WEIGHTS = ("readout/via:res/assoc",)
 
@@ -72,6 +74,8 @@ class Recall(Task):
         kind, _, seed = self.association.partition(":")
         if self.association != "neighbours" and not (kind == "seed" and seed.isdecimal()):
             raise TaskError(f"recall's association is 'neighbours' or 'seed:N': association={self.association!r}")
+        if len(seed) > len(str(_MOST_SEED)) or int(seed or 0) > _MOST_SEED:
+            raise TaskError(f"recall's association seed:N needs 0 <= N <= 2^62: association={short(self.association)}")
         if not 0 <= self.n_rare <= self.vocab - 1:
             raise TaskError(f"recall needs 0 <= rare <= vocab-1: rare={self.n_rare}, vocab={self.vocab}")
         extra = 1 - floor(self.burstiness)
