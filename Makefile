@@ -32,12 +32,12 @@ venv: .venv/stamp
 
 .venv/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]' transformer-lens==$(TL)
+	.venv/bin/pip install --quiet --quiet --constraint constraints.txt --editable '.[dev]' transformer-lens==$(TL)
 	touch $@
 
 .venv-tl39/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-tl39
-	.venv-tl39/bin/pip install --quiet --constraint constraints.txt --editable '.[dev]' transformer-lens==$(TL39)
+	.venv-tl39/bin/pip install --quiet --quiet --constraint constraints.txt --editable '.[dev]' transformer-lens==$(TL39)
 	touch $@
 
 clean:

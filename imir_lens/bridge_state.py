@@ -44,16 +44,16 @@ def config_from_bridge(config: Mapping[str, Any]) -> dict[str, Any]:
 def state_from_bridge(state: Mapping[str, Tensor], *, n_heads: int, n_key_value_heads: int | None) -> dict[str, Tensor]:
     """Translate a native bridge's state dict.
 
-    Linear weights `[(head d_head), d_model]` become `W_Q [head, d_model, d_head]` and so on. Grouped keys and values
-    keep their groups, under TransformerLens' names `_W_K`, `_W_V`.
+    Linear weights `[(head d_head), d_model]` become `W_Q [head, d_model, d_head]` and so on. Keys and values whose
+    groups are counted keep them, under TransformerLens' names `_W_K`, `_W_V`.
 
     Raises:
         CheckpointError: for a name that no native bridge has, or a weight that the heads do not divide.
     """
-    return dict(_translate(key, value, n_heads, n_key_value_heads or n_heads) for key, value in state.items())
+    return dict(_translate(key, value, n_heads, n_key_value_heads) for key, value in state.items())
 
 
-def _translate(key: str, value: Tensor, heads: int, kv_heads: int) -> tuple[str, Tensor]:
+def _translate(key: str, value: Tensor, heads: int, kv_heads: int | None) -> tuple[str, Tensor]:
     if key in _OUTER:
         return _OUTER[key], value
     if key == "unembed.weight":
@@ -70,14 +70,14 @@ def _translate(key: str, value: Tensor, heads: int, kv_heads: int) -> tuple[str,
     )
 
 
-def _translate_projection(match: re.Match[str], value: Tensor, heads: int, kv_heads: int) -> tuple[str, Tensor]:
+def _translate_projection(match: re.Match[str], value: Tensor, heads: int, kv_heads: int | None) -> tuple[str, Tensor]:
     prefix, name, kind = match.groups()
-    groups = kv_heads if name in "kv" else heads
+    groups = (kv_heads or heads) if name in "kv" else heads
     if name == "o" and kind == "bias":
         return f"{prefix}b_O", value
     if value.shape[-1 if name == "o" else 0] % groups:
         raise CheckpointError(f"{match[0]!r} of shape {list(value.shape)} does not split into {groups} heads")
-    stem = "_" if name in "kv" and kv_heads != heads else ""
+    stem = "_" if name in "kv" and kv_heads is not None else ""
     if kind == "bias":
         return f"{prefix}{stem}b_{name.upper()}", rearrange(value, "(h d) -> h d", h=groups)
     pattern = "m (h d) -> h d m" if name == "o" else "(h d) m -> h m d"

@@ -22,6 +22,9 @@ from imir_lens import checkpoint_files
 from imir_lens.bridge_state import config_from_bridge, is_bridge_state, state_from_bridge
 from imir_lens.errors import CheckpointError, ImirError, OptionError
 from imir_lens.models.config import TransformerConfig
+from imir_lens.models.disentangled import DisentangledTransformer
+from imir_lens.models.disentangled_config import DisentangledConfig, is_disentangled
+from imir_lens.models.state import check_shapes, split_buffers
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.safe_torch import read_torch
 from imir_lens.state_dicts import CONFIG_KEYS, STATE_KEYS, check_state, infer_config, plain_config, split_payload
@@ -80,6 +83,8 @@ def load_checkpoint(
             line with the file's name.
         UnsupportedModelError: for a Hugging Face model, or a bridge whose flags contradict what it computes.
     """
+    if not str(path):
+        raise CheckpointError("the checkpoint's path is empty: expected a file or a directory")
     file = checkpoint_files.resolve(Path(path))
     name = str(file)
     data = checkpoint_files.read_bytes(file)
@@ -111,7 +116,7 @@ def load_transformer(
     *,
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-) -> ImirTransformer:
+) -> ImirTransformer | DisentangledTransformer:
     """Load a checkpoint as a model, in eval mode on the CPU.
 
     Args:
@@ -120,7 +125,7 @@ def load_transformer(
         overrides: as in `load_checkpoint`.
 
     Returns:
-        The model.
+        The model: a DisentangledTransformer when the config says so, else an ImirTransformer.
 
     Raises:
         CheckpointError: as `load_checkpoint`; also when shapes contradict the config.
@@ -129,11 +134,25 @@ def load_transformer(
     return transformer_from(load_checkpoint(path, config=config, overrides=overrides))
 
 
-def transformer_from(checkpoint: Checkpoint) -> ImirTransformer:
-    """Build the model of a loaded checkpoint; errors as in `load_transformer`."""
+def transformer_from(checkpoint: Checkpoint) -> ImirTransformer | DisentangledTransformer:
+    """Build the model of a loaded checkpoint; errors as in `load_transformer`.
+
+    A config may lie about sizes: shapes are compared with a model on the device "meta" before memory is taken.
+    """
+    state = checkpoint.state_dict
     with naming(checkpoint.source):
-        model = ImirTransformer(TransformerConfig.from_dict(checkpoint.config))
-        model.load_transformer_lens_state(checkpoint.state_dict)
+        if is_disentangled(checkpoint.config):
+            shape = DisentangledConfig.from_dict(checkpoint.config)
+            with torch.device("meta"):
+                check_shapes(state, DisentangledTransformer(shape).state_dict())
+            disentangled = DisentangledTransformer(shape)
+            disentangled.load_checked_state(state)
+            return disentangled.eval()
+        config = TransformerConfig.from_dict(checkpoint.config)
+        with torch.device("meta"):
+            check_shapes(split_buffers(state)[0], dict(ImirTransformer(config).named_parameters()))
+        model = ImirTransformer(config)
+        model.load_transformer_lens_state(state)
     return model.eval()
 
 
@@ -154,7 +173,7 @@ def checkpoint_series(path: str | Path) -> list[tuple[int, Path]]:
 def save_checkpoint(
     path: str | Path,
     state_dict: Mapping[str, Tensor],
-    config: Mapping[str, Any] | TransformerConfig,
+    config: Mapping[str, Any] | TransformerConfig | DisentangledConfig,
     *,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
@@ -170,7 +189,7 @@ def save_checkpoint(
         OptionError: when the path cannot be written, or `extra` cannot be kept.
     """
     file, more = Path(path), dict(extra or {})
-    settings = plain_config(config.to_dict() if isinstance(config, TransformerConfig) else config)
+    settings = plain_config(config if isinstance(config, Mapping) else config.to_dict())
     # Clones: views of one storage (tied or transposed weights) would be saved whole, or refused by safetensors.
     state = {key: value.detach().cpu().clone().contiguous() for key, value in state_dict.items()}
     if file.suffix == ".safetensors":
@@ -206,10 +225,17 @@ def _from_bridge(
     if saved is None:
         raise CheckpointError(f"{name}: a TransformerBridge state dict without its config: pass --config FILE")
     settings = config_from_bridge({**saved, **known})
-    heads, groups = settings.get("n_heads"), settings.get("n_key_value_heads")
-    if not isinstance(heads, int) or heads < 1:
-        raise CheckpointError(f"{name}: expected a positive n_heads in its config, found {heads!r}")
+    heads = _count(settings, "n_heads", name=name)
+    grouped = settings.get("n_key_value_heads") is not None
+    groups = _count(settings, "n_key_value_heads", name=name) if grouped else None
     return state_from_bridge(state, n_heads=heads, n_key_value_heads=groups), settings
+
+
+def _count(settings: Mapping[str, Any], key: str, *, name: str) -> int:
+    count = settings.get(key)
+    if not isinstance(count, int) or count < 1:
+        raise CheckpointError(f"{name}: expected a positive {key} in its config, found {count!r}")
+    return count
 
 
 def _typed(value: Any) -> Any:

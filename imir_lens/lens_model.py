@@ -12,6 +12,7 @@ from imir_lens.checkpoints import load_checkpoint, naming, transformer_from
 from imir_lens.errors import OptionError, UnsupportedModelError
 from imir_lens.hooking import Hook, attached, inference
 from imir_lens.live_models import check_computes, is_hooked_transformer, read_weights
+from imir_lens.models.disentangled import DisentangledTransformer
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.weights import CircuitWeights
 
@@ -189,10 +190,12 @@ def open_model(
 
 def _open_file(path: str | Path, *, config: str | Path | None, overrides: Mapping[str, Any] | None) -> LensModel:
     checkpoint = load_checkpoint(path, config=config, overrides=overrides)
-    model = transformer_from(checkpoint)
+    model, file = transformer_from(checkpoint), {"source": checkpoint.source, "sha256": checkpoint.sha256}
+    if isinstance(model, DisentangledTransformer):
+        return LensModel(model, model.circuit_weights(), **file, family=type(model).__name__)
     with naming(checkpoint.source):
         weights = CircuitWeights.from_state(checkpoint.state_dict, model.cfg)
-    return LensModel(model, weights, source=checkpoint.source, sha256=checkpoint.sha256, family="HookedTransformer")
+    return LensModel(model, weights, **file, family="HookedTransformer")
 
 
 def usable_device(device: str | torch.device) -> torch.device:

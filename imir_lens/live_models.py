@@ -35,7 +35,8 @@ def read_weights(model: Any) -> CircuitWeights:
     bridge = bridge_class()
     if bridge is not None and isinstance(model, bridge):
         config = TransformerConfig.from_dict(config_from_bridge(model.cfg.to_dict()))
-        state = state_from_bridge(model.state_dict(), n_heads=config.n_heads, n_key_value_heads=config.n_kv_heads)
+        groups = config.n_key_value_heads
+        state = state_from_bridge(model.state_dict(), n_heads=config.n_heads, n_key_value_heads=groups)
         return CircuitWeights.from_state(state, config)
     raise UnsupportedModelError(
         f"a {type(model).__name__} cannot be analysed: expected a checkpoint path, an ImirTransformer, a "

@@ -79,10 +79,10 @@ def _plain(value: Any) -> Any:
 
 
 def check_state(state: Mapping[Any, Any], *, name: str) -> dict[str, Tensor]:
-    """Return a state dict of which every weight is a dense, floating-point, finite tensor.
+    """Return a state dict of which every weight is a dense, floating-point, finite tensor that the file holds in full.
 
-    The masks and rotary tables that TransformerLens saves beside the weights pass unchecked; the model compares them
-    with its config.
+    The masks and rotary tables that TransformerLens saves beside the weights may be of any numbers; the model compares
+    them with its config.
 
     Raises:
         CheckpointError: when a weight is anything else; the message names it.
@@ -92,11 +92,19 @@ def check_state(state: Mapping[Any, Any], *, name: str) -> dict[str, Tensor]:
         if not isinstance(key, str) or not isinstance(value, Tensor):
             raise CheckpointError(f"{name}: {key!r} holds a {type(value).__name__}: expected named tensors only")
         weights[key] = value.detach()
-        if key.endswith(_BUFFERS):
-            continue
-        if value.layout is not torch.strided or value.is_meta or not value.is_floating_point():
+        table = key.endswith(_BUFFERS)
+        if value.layout is not torch.strided or value.is_meta or not (table or value.is_floating_point()):
             kind = str(value.dtype).removeprefix("torch.")
             raise CheckpointError(f"{name}: {key!r} is a tensor of {kind}: expected dense floating-point weights")
+        held = value.untyped_storage().nbytes() // value.element_size()
+        if held < value.numel():
+            # An expanded tensor: a few bytes that would fill the memory once anything is computed from them.
+            raise CheckpointError(
+                f"{name}: {key!r} has shape {list(value.shape)}, but the file holds only {held} numbers for it: "
+                "save a contiguous tensor"
+            )
+        if table:
+            continue
         if bad := int((~torch.isfinite(value)).sum()):
             raise CheckpointError(
                 f"{name}: {key!r} has {bad} values that are NaN or infinite, of {value.numel()}: "

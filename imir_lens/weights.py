@@ -150,10 +150,14 @@ class CircuitWeights:
             raise CheckpointError("no weight 'embed.W_E': expected a HookedTransformer state dict")
         read = _Reader(state_dict, sizes, like=source)
         outer = {"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"}
+        # A config that names its groups has grouped names, even where every head is a group of its own.
+        stems = {} if config.n_key_value_heads is None else dict.fromkeys(("W_K", "W_V", "b_K", "b_V"), "_")
         values = {
             name: read(f"{outer[name]}.{name}", axes)
             if name in outer
-            else torch.stack([read(f"blocks.{layer}.attn.{name}", axes[1:]) for layer in range(config.n_layers)])
+            else torch.stack(
+                [read(f"blocks.{layer}.attn.{stems.get(name, '')}{name}", axes[1:]) for layer in range(config.n_layers)]
+            )
             for name, axes in _AXES.items()
         }
         return cls(**values, scale=config.score_scale)
@@ -172,7 +176,7 @@ class _Reader:
         shape = [self.sizes[axis] for axis in axes]
         value = self.state_dict.get(key)
         if value is None:
-            if key.rpartition(".")[2].startswith("b_"):
+            if key.rpartition(".")[2].lstrip("_").startswith("b_"):
                 return torch.zeros(shape, dtype=self.dtype, device=self.device)
             raise CheckpointError(f"no weight {key!r}: expected one of shape {shape}")
         if list(value.shape) != shape:

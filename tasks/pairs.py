@@ -2,6 +2,7 @@
 
 from functools import cached_property
 from math import floor
+from reprlib import repr as short
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,6 +16,8 @@ from imir_lens.tasks.block_form import linked_parts
 from imir_lens.tasks.block_list import BlockListTask
 from imir_lens.tasks.layout import FILLER, choose
 from imir_lens.tasks.symmetry import couple_exchanges, free_exchanges
+
+_MOST_SEED = 2**62  # torch's generators take little more
 
 
 class PairTask(BlockListTask):
@@ -56,6 +59,10 @@ class PairTask(BlockListTask):
         kind, _, seed = self.association.partition(":")
         if self.association != "neighbours" and not (kind == "seed" and seed.isdecimal()):
             raise TaskError(f"{self.name}'s association is 'neighbours' or 'seed:N': association={self.association!r}")
+        if len(seed) > len(str(_MOST_SEED)) or int(seed or 0) > _MOST_SEED:
+            raise TaskError(
+                f"{self.name}'s association seed:N needs 0 <= N <= 2^62: association={short(self.association)}"
+            )
         self._require(0 <= self.n_rare <= self.vocab - 1, "0 <= rare <= vocab-1", "rare", "vocab")
         extra = 1 - floor(self.burstiness)
         size = "pairs" if extra == 0 else f"(pairs{extra:+d})"

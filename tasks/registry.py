@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import fields
 from importlib import import_module
+from reprlib import repr as short
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,15 +12,10 @@ from imir_lens.errors import TaskError, did_you_mean
 if TYPE_CHECKING:
     import imir_lens.tasks.base
 
-BUILT_IN = (
-    "recall",
-    "hop",
-    "inversion",
-    "retrieval",
-    "ngram",
-    "ioi",
-    "copy",
-)  # each is registered by the module of its name
+MOST_TOKENS = 1_000_000
+MOST_POSITIONS = 8_192
+# Each is registered by the module of its name.
+BUILT_IN = ("recall", "hop", "inversion", "retrieval", "ngram", "ioi", "copy")
 _classes: "dict[str, type[imir_lens.tasks.base.Task]]" = {}
 _BOOL = {"true": True, "false": False, True: True, False: False}
 
@@ -47,8 +43,16 @@ def task_class(name: str) -> "type[imir_lens.tasks.base.Task]":
 
 
 def make_task(name: str, **knobs: Any) -> "imir_lens.tasks.base.Task":
-    """Return a task with some knobs set; raises TaskError for an unknown task or knob, or a value that does not fit."""
-    return task_class(name)(**_typed(name, knobs))
+    """Return a task with some knobs set.
+
+    Raises:
+        TaskError: for an unknown task or knob, a value that does not fit, or a task too large to be sampled.
+    """
+    task = task_class(name)(**_typed(name, knobs))
+    for what, size, most in (("tokens", task.d_vocab, MOST_TOKENS), ("positions", task.n_positions, MOST_POSITIONS)):
+        if size > most:
+            raise TaskError(f"task {name!r} with these knobs has {short(size)} {what}: expected at most {most:,}")
+    return task
 
 
 def parse_knobs(name: str, assignments: Iterable[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from imir_lens.checkpoints import (
     save_checkpoint,
 )
 from imir_lens.errors import CheckpointError, OptionError, UnsupportedModelError
+from imir_lens.lens_model import open_model
 from imir_lens.models.config import TransformerConfig
+from imir_lens.models.disentangled import DisentangledConfig, DisentangledTransformer
 
 DATA = Path(__file__).parent / "data"
 RECALL = DATA / "recall_2l.pt"
@@ -35,6 +38,11 @@ def contexts() -> torch.Tensor:
 
 def _weights(recall: Checkpoint) -> dict[str, torch.Tensor]:
     return {k: v for k, v in recall.state_dict.items() if not k.endswith(("mask", "IGNORE"))}
+
+
+def _written(folder: Path, config: dict[str, Any]) -> Path:
+    (folder / "other.json").write_text(json.dumps(config))
+    return folder / "other.json"
 
 
 def _assert_same_weights(found: Checkpoint, recall: Checkpoint) -> None:
@@ -136,6 +144,54 @@ def test_saved_checkpoints_load_as_they_were(tmp_path: Path, recall: Checkpoint)
     assert torch.load(tmp_path / "a.pt", weights_only=True)["cfg"]["n_layers"] == 2
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"stream": "add"}, {"stream": "add", "d_model": 30}, {"embedding": "centred"}],
+    ids=["concat", "add", "narrow", "centred"],
+)
+@pytest.mark.parametrize("name", ["a.pt", "a.safetensors"])
+def test_a_disentangled_model_comes_back(tmp_path: Path, options: dict[str, Any], name: str) -> None:
+    config = DisentangledConfig(d_vocab=6, n_ctx=5, n_layers=2, n_heads=2, init_std=1.0, **options)
+    model = DisentangledTransformer(config, generator=torch.Generator().manual_seed(1))
+    save_checkpoint(tmp_path / name, model.state_dict(), model.cfg)
+    found = load_transformer(tmp_path / name)
+    assert isinstance(found, DisentangledTransformer)
+    assert found.cfg == config
+    tokens = torch.arange(10).view(2, 5) % 6
+    with torch.no_grad():
+        assert torch.equal(found(tokens), model(tokens))
+    opened = open_model(tmp_path / name)
+    assert opened.info["family"] == "DisentangledTransformer"
+    assert opened.info["source"] == str(tmp_path / name)
+    assert opened.weights.sha256() == open_model(model).weights.sha256()
+    assert torch.equal(opened.logits(tokens), model(tokens))
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"stream": "cat"}, "unknown stream 'cat'"),
+        ({"n_layers": "2"}, "cfg gives n_layers='2': expected a whole number"),
+        ({"n_layers": None}, "cfg of a disentangled model without n_layers"),
+        ({"n_layers": 10**7}, "cfg gives n_layers=10,000,000: expected at most 1,000"),
+        ({"n_ctx": 10**6, "d_model": None}, "numbers (weights and masks): expected at most"),
+        ({"n_ctx": 6}, "a concatenated stream ends 48 wide: leave out d_model=44"),
+        ({"n_ctx": 6, "d_model": None}, "embed.W_E has shape [6, 11], but its cfg asks for [6, 12]"),
+        ({"embedding": "centred"}, "embed.W_E contradicts its cfg: check embedding='centred'"),
+        ({"d_head": 4}, "cfg gives d_head, which a disentangled model does not have"),
+    ],
+    ids=str,
+)
+def test_a_disentangled_config_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, Any], fault: str) -> None:
+    config = DisentangledConfig(d_vocab=6, n_ctx=5, n_layers=2)
+    model = DisentangledTransformer(config)
+    save_checkpoint(tmp_path / "a.pt", model.state_dict(), {**config.to_dict(), **change})
+    with pytest.raises(CheckpointError) as error:
+        load_transformer(tmp_path / "a.pt")
+    assert str(error.value).startswith(f"{tmp_path / 'a.pt'}: ")
+    assert fault in str(error.value)
+
+
 def test_extra_values_come_back(tmp_path: Path, recall: Checkpoint) -> None:
     optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.ones(3))])
     extra = {"step": 12, "optimizer": optimizer.state_dict(), "rng": torch.get_rng_state()}
@@ -194,6 +250,15 @@ def test_native_bridge_files_load_as_the_same_weights(tmp_path: Path, recall: Ch
     tokens = torch.arange(48).view(2, 24)
     with torch.no_grad():
         assert torch.equal(load_transformer(tmp_path / "bridge.pt")(tokens), load_transformer(RECALL)(tokens))
+    # Heads that are groups of one are the same model, under the names of groups.
+    torch.save({"state_dict": state, "cfg": {**config, "n_key_value_heads": 1}}, tmp_path / "grouped.pt")
+    assert "blocks.0.attn._W_K" in load_checkpoint(tmp_path / "grouped.pt").state_dict
+    with torch.no_grad():
+        assert torch.equal(load_transformer(tmp_path / "grouped.pt")(tokens), load_transformer(RECALL)(tokens))
+    assert open_model(tmp_path / "grouped.pt").weights.sha256() == open_model(RECALL).weights.sha256()
+    for wrong in (0, "1"):
+        with pytest.raises(CheckpointError, match="expected a positive n_key_value_heads in its config"):
+            load_checkpoint(tmp_path / "grouped.pt", config=_written(tmp_path, {**config, "n_key_value_heads": wrong}))
     torch.save(state, tmp_path / "bare.pt")
     with pytest.raises(CheckpointError, match=r"bare.pt: a TransformerBridge state dict without its config"):
         load_checkpoint(tmp_path / "bare.pt")

@@ -179,15 +179,41 @@ def test_an_output_place_that_cannot_be_used_is_refused_before_any_work(command,
     before = contents(tmp_path)
     assert "full' exists" in refused(call(*command, "--out", full))
     assert "is a file" in refused(call(*command, "--out", file))
-    assert "is a file" in refused(call(*command, "--out", file / "below" / "it"))
-    assert "cannot write" in refused(call(*command, "--out", tmp_path / ("long" * 100)))
+    assert "file' is a file" in refused(call(*command, "--out", file / "below" / "it"))
+    assert "File name too long" in refused(call(*command, "--out", tmp_path / ("long" * 100)))
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nothing")
+    assert "link' is a link to nothing" in refused(call(*command, "--out", link))
+    assert "is a link to nothing" in refused(call(*command, "--out", link / "below"))
+    if Path("/proc").is_dir():
+        assert "cannot write to '/proc/" in refused(call(*command, "--out", "/proc/below/it"))
     assert contents(tmp_path) == before
+    assert sorted(os.listdir(tmp_path)) == ["file", "full", "link"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("analyze", RECALL, "--task", "recall", "--out", ""), "--out"),
+        (("analyze", "", "--task", "recall", "--out", "report"), "CHECKPOINT"),
+        (("analyze", RECALL, "--task", "recall", "--config", "", "--out", "report"), "--config"),
+        (("train", "recall", "--out", ""), "--out"),
+        (("demo", "--out", ""), "--out"),
+        (("report", ""), "DIR"),
+    ],
+)
+def test_an_empty_path_is_not_the_current_directory(arguments, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = refused(call(*arguments))
+    assert f"'{name}'" in line
+    assert "expected a path, found an empty text" in line
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_directory_without_write_permission_is_refused(tmp_path):
     tmp_path.chmod(0o500)
-    assert "permission denied" in refused(call("demo", "--out", tmp_path / "report"))
+    assert "Permission denied" in refused(call("demo", "--out", tmp_path / "report"))
 
 
 def test_debug_shows_where_an_error_was_raised():

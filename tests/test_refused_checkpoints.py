@@ -19,6 +19,7 @@ from imir_lens.checkpoints import (
     load_transformer,
 )
 from imir_lens.errors import CheckpointError, UnsupportedModelError
+from imir_lens.models.transformer import ImirTransformer
 
 DATA = Path(__file__).parent / "data"
 RECALL = DATA / "recall_2l.pt"
@@ -187,6 +188,50 @@ def test_shapes_that_contradict_the_config_name_the_file(tmp_path: Path, recall:
         assert "cfg" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"n_layers": 10**7}, "cfg gives n_layers=10,000,000"),
+        ({"n_layers": 99999999999999999999}, "cfg gives n_layers=99999999999999999999"),
+        ({"n_ctx": 10**12}, "more than 10^24 numbers"),
+        ({"d_vocab": 10**11}, "numbers (weights and masks): expected at most"),
+        ({"n_heads": 10**11}, "numbers (weights and masks): expected at most"),
+        ({"d_model": 10**7}, "6,640,000,576 numbers (weights and masks): expected at most 2,000,000,000"),
+        ({"n_heads": 20_000}, "blocks.0.attn.W_Q has shape [1, 128, 64], but its cfg asks for [20000, 128, 64]"),
+    ],
+    ids=str,
+)
+def test_a_config_that_lies_about_sizes_is_refused_before_memory_is_taken(
+    tmp_path: Path, recall: Checkpoint, monkeypatch: pytest.MonkeyPatch, change: dict[str, int], fault: str
+) -> None:
+    file = tmp_path / "a.pt"
+    torch.save({"state_dict": recall.state_dict, "cfg": {**recall.config, **change}}, file)
+    drawn: list[object] = []  # weights are drawn once they have been allocated
+    monkeypatch.setattr(ImirTransformer, "_draw_weights", lambda *arguments: drawn.append(arguments))
+    for path, overrides in ((file, {}), (RECALL, change), (RECALL, {key: str(n) for key, n in change.items()})):
+        with pytest.raises(CheckpointError) as error:
+            load_transformer(path, overrides=overrides)
+        assert str(error.value).startswith(f"{path}: ")
+        assert fault in str(error.value)
+    assert drawn == []
+    load_transformer(RECALL)
+    assert len(drawn) == 1
+
+
+@pytest.mark.parametrize("name", ["embed.W_E", "blocks.0.attn.mask", "blocks.1.attn.W_Q"])
+def test_tensors_that_claim_more_than_the_file_holds_are_refused(tmp_path: Path, recall: Checkpoint, name: str) -> None:
+    huge = torch.ones(1).expand(10**6, 10**6)
+    torch.save({"state_dict": {**recall.state_dict, name: huge}, "cfg": recall.config}, tmp_path / "a.pt")
+    assert (tmp_path / "a.pt").stat().st_size < 10**6
+    with pytest.raises(CheckpointError) as error:
+        load_checkpoint(tmp_path / "a.pt")
+    assert f"'{name}' has shape [1000000, 1000000], but the file holds only 1 numbers for it" in str(error.value)
+    # The control: a view of a larger storage, and a transposed one, hold all their numbers.
+    views = {"embed.W_E": torch.ones(80, 128)[:64], "blocks.1.attn.W_Q": torch.ones(1, 64, 128).mT}
+    torch.save({"state_dict": {**recall.state_dict, **views}, "cfg": recall.config}, tmp_path / "a.pt")
+    assert load_transformer(tmp_path / "a.pt").W_E.sum() == 64 * 128
+
+
 def test_configs_that_cannot_be_used_name_the_file(tmp_path: Path, recall: Checkpoint) -> None:
     file = tmp_path / "a.pt"
     for config, kind in [({"n_layers": 2}, CheckpointError), ({**recall.config, "warp": 9}, UnsupportedModelError)]:
@@ -234,6 +279,8 @@ def test_hugging_face_models_are_refused_for_now(tmp_path: Path) -> None:
 def test_places_without_a_checkpoint_say_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere.pt: no such file or directory"):
         load_checkpoint(tmp_path / "nowhere.pt")
+    with pytest.raises(CheckpointError, match="path is empty: expected a file or a directory"):
+        load_checkpoint("")
     with pytest.raises(CheckpointError, match="a directory without a checkpoint: expected checkpoints/step_"):
         load_checkpoint(tmp_path)
     with pytest.raises(CheckpointError, match="no numbered checkpoints"):

@@ -7,10 +7,12 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
+from live import live_model
 from torch import Tensor
 
 from imir_lens.checkpoints import load_checkpoint, transformer_from
 from imir_lens.errors import CheckpointError, UnsupportedModelError
+from imir_lens.lens_model import open_model
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.weights import CircuitWeights, require_supported
@@ -96,6 +98,38 @@ def test_missing_biases_are_zeros_and_missing_weights_are_errors(state: dict[str
         CircuitWeights.from_state(without, _config())
     with pytest.raises(CheckpointError, match=r"no weight 'embed.W_E'"):
         CircuitWeights.from_state({}, _config())
+
+
+def test_heads_that_are_groups_of_one_are_read_under_their_own_names(state: dict[str, Tensor]) -> None:
+    config = _config(n_key_value_heads=2)
+    model = ImirTransformer(config)
+    kinds = ("W_K", "W_V", "b_K", "b_V")
+    grouped = {key.replace("attn.", "attn._") if key.endswith(kinds) else key: value for key, value in state.items()}
+    model.load_transformer_lens_state(grouped)
+    weights, expected = CircuitWeights.from_state(grouped, config), CircuitWeights.from_state(state, _config())
+    assert weights.sha256() == expected.sha256()
+    assert CircuitWeights.from_state(model.state_dict(), model.cfg).sha256() == expected.sha256()
+    without = {key: value for key, value in grouped.items() if not key.endswith("b_K")}
+    assert not CircuitWeights.from_state(without, config).b_K.any()
+    with pytest.raises(CheckpointError, match=r"no weight 'blocks.0.attn._W_K'"):
+        CircuitWeights.from_state(state, config)
+
+
+@pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")
+def test_heads_that_are_groups_of_one_open_live_and_from_a_file(tmp_path: Path, generator: torch.Generator) -> None:
+    kind = {"attn_only": True, "normalization_type": None, "n_key_value_heads": 2, "seed": 0}
+    model = live_model({**SIZES, **kind})
+    for parameter in model.parameters():
+        parameter.data.normal_(generator=generator)
+    torch.save({"state_dict": model.state_dict(), "cfg": model.cfg.to_dict()}, tmp_path / "groups.pt")
+    tokens = torch.arange(12).view(2, 6) % 5
+    with torch.no_grad():
+        expected = model(tokens)
+    for opened in (open_model(model), open_model(tmp_path / "groups.pt")):
+        for name in ("W_K", "W_V", "b_K", "b_V"):
+            assert torch.equal(getattr(opened.weights, name), getattr(model, name)), name
+        assert opened.weights.b_K.abs().min() > 0
+        torch.testing.assert_close(opened.logits(tokens), expected)
 
 
 def test_the_view_is_a_detached_copy_in_a_full_precision(state: dict[str, Tensor]) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from imir_lens.commands.places import check_place, read_run, run_of
+from imir_lens.commands.places import read_run, run_of
 from imir_lens.commands.report import result_of
 from imir_lens.commands.shared import (
+    PLACE,
     Output,
     command,
     command_line,
@@ -21,16 +22,16 @@ from imir_lens.errors import OptionError
 
 
 @click.command()
-@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("checkpoint", type=PLACE)
 @click.option("--task", metavar="TASK", help="The task; a run of `imir-lens train` knows its own.")
 @knob_option
 @model_option
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="The model's config as a JSON file.")
+@click.option("--config", type=PLACE, metavar="FILE", help="The model's config as a JSON file.")
 @click.option("--contexts", type=int, metavar="N", help="Test contexts.  [default: 512]")
 @click.option("--budget", type=float, metavar="B", help="Share of the loss the circuit may give up.  [default: 0.01]")
 @click.option("--bootstraps", type=int, metavar="N", help="Searches behind the stability figure.  [default: 10]")
 @seed_option
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where the report goes.")
+@click.option("--out", type=PLACE, metavar="DIR", required=True, help="Where the report goes.")
 @click.option("--force", is_flag=True, help="Replace an older report in DIR.")
 @command
 def analyze(
@@ -50,10 +51,11 @@ def analyze(
     CHECKPOINT is a .pt or .pth file (a state dict, or one with its cfg), a .safetensors file with its config.json, a
     directory with them, or a run of `imir-lens train`. Nothing in it is executed.
     """
-    check_place(out, force=force)
     overrides = parse_fields(fields)
+    from imir_lens.report.document import check_output
     from imir_lens.tasks.registry import make_task, parse_knobs
 
+    check_output(out, force=force)
     run = run_of(checkpoint)
     recorded = {} if run is None else read_run(run)["task"]
     name = task or recorded.get("name")

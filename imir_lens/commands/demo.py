@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from imir_lens.commands.places import check_place
 from imir_lens.commands.report import result_of
-from imir_lens.commands.shared import Output, command, command_line, score_line
+from imir_lens.commands.shared import PLACE, Output, command, command_line, score_line
 from imir_lens.commands.train import hint, shown, training_result
 from imir_lens.errors import OptionError
 
@@ -14,7 +13,7 @@ from imir_lens.errors import OptionError
 @click.command()
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PLACE,
     metavar="DIR",
     default=Path("demo-report"),
     help="Where the report goes, with the trained model in DIR/run.  [default: demo-report]",
@@ -25,7 +24,9 @@ def demo(out: Path, say: Output, device: str | None) -> None:
 
     Run again, it goes on where it was and makes the report anew.
     """
-    check_place(out, force=True)
+    from imir_lens.report.document import check_output
+
+    check_output(out, force=True)
     run = out / "run"
     again = (run / "run.json").is_file()
     if not again and out.is_dir() and any(out.iterdir()):

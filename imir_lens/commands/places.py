@@ -1,30 +1,9 @@
-"""Where results go, and what is on record about where models come from."""
+"""What is on record about where models come from."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 from imir_lens.errors import OptionError
-
-
-def check_place(directory: Path, *, force: bool) -> None:
-    """Refuse an output directory that is taken or cannot be written, before any work is done for it.
-
-    Raises:
-        OptionError: saying which.
-    """
-    from imir_lens.report.document import check_output
-
-    try:
-        place = directory.absolute()
-        nearest = next(folder for folder in (place, *place.parents) if folder.exists())
-    except OSError as error:
-        raise OptionError(f"cannot write to {str(directory)!r}: {error.strerror}; choose another --out") from error
-    if nearest != place and not nearest.is_dir():
-        raise OptionError(f"cannot write to {str(directory)!r}: {str(nearest)!r} is a file; choose another --out")
-    check_output(directory, force=force)
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise OptionError(f"cannot write to {str(directory)!r}: permission denied; choose another --out")
 
 
 def run_of(checkpoint: Path) -> Path | None:

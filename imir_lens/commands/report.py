@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from imir_lens.commands.shared import Output, command
+from imir_lens.commands.shared import PLACE, Output, command
 
 if TYPE_CHECKING:
     from imir_lens.report.document import Report
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PLACE)
 @command
 def report(directory: Path, say: Output, device: str | None) -> None:
     """Rebuild HTML, Markdown and figures in DIR from its report.json."""

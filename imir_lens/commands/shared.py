@@ -2,12 +2,14 @@
 
 import functools
 import json
+import os
 import re
 import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,7 +18,20 @@ from imir_lens.errors import ImirError, OptionError
 
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_DIGITS = 300  # Python reads no integer of thousands of them
 _SEEDS = click.IntRange(0, 2**62)  # what torch's generators take, with room for the seeds derived from it
+
+
+class _Place(click.Path):
+    """A path; the empty text, which would mean the current directory, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("expected a path, found an empty text", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PLACE = _Place(path_type=Path)
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,23 @@ def seed_option(function: Callable[..., None]) -> Callable[..., None]:
 
 def command_line() -> str:
     """Return the command line as it was typed, for the report."""
-    return shlex.join(["imir-lens", *click.get_current_context().find_root().obj])
+    return " ".join(map(on_one_line, ["imir-lens", *click.get_current_context().find_root().obj]))
+
+
+def on_one_line(word: str) -> str:
+    r"""Quote a word of a command line; what cannot be printed, a line break say, is escaped as shells read it.
+
+    >>> print(on_one_line("a b.pt"), on_one_line("a\nb'.pt"))
+    'a b.pt' $'a\x0ab\'.pt'
+    """
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join(c if c.isprintable() else _escaped(c) for c in escaped) + "'"
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
 
 
 def parse_fields(assignments: Iterable[str]) -> dict[str, Any]:
@@ -136,6 +167,6 @@ def score_line(name: str, score: Mapping[str, float]) -> str:
 def _value(text: str) -> Any:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    if _NUMBER.fullmatch(text):
+    if _NUMBER.fullmatch(text) and len(text) <= _DIGITS:
         return float(text) if any(mark in text for mark in ".eE") else int(text)
     return text

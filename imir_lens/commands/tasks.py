@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from imir_lens.tasks.base import Task
 
 _CONTEXTS = 1024
+_NUMBERS = 2**25  # contexts times tokens: a large vocabulary is shown on fewer contexts, in seconds
 
 
 @click.command()
@@ -45,7 +46,8 @@ def _card(task: "Task", *, seed: int, device: str | None) -> dict[str, Any]:
 
     from imir_lens.evaluation import bayes_score, chance_score
 
-    batch = task.sample(_CONTEXTS, torch.Generator().manual_seed(seed)).to(device or "cpu")
+    contexts = max(1, min(_CONTEXTS, _NUMBERS // task.d_vocab))
+    batch = task.sample(contexts, torch.Generator().manual_seed(seed)).to(device or "cpu")
     return {
         "name": task.name,
         "summary": task.summary,
@@ -54,7 +56,7 @@ def _card(task: "Task", *, seed: int, device: str | None) -> dict[str, Any]:
         "n_positions": task.n_positions,
         "reference_circuit": list(task.reference_circuit),
         "example": task.describe(batch.to("cpu")),
-        "contexts": _CONTEXTS,
+        "contexts": contexts,
         "seed": seed,
         "bayes": bayes_score(task, batch).as_dict(),
         "chance": chance_score(task, batch).as_dict(),

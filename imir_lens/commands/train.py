@@ -9,16 +9,18 @@ import click
 
 from imir_lens.commands.places import read_run
 from imir_lens.commands.shared import (
+    PLACE,
     Output,
     command,
     given,
     knob_option,
     model_option,
+    on_one_line,
     parse_fields,
     score_line,
     seed_option,
 )
-from imir_lens.errors import OptionError
+from imir_lens.errors import OptionError, UnsupportedModelError
 
 if TYPE_CHECKING:
     from imir_lens.training.loop import Progress, TrainingResult
@@ -28,7 +30,7 @@ _COUNT = click.IntRange(min=1)
 
 @click.command()
 @click.argument("task")
-@click.option("--out", "run", type=click.Path(path_type=Path), metavar="RUN", required=True, help="Where the run goes.")
+@click.option("--out", "run", type=PLACE, metavar="RUN", required=True, help="Where the run goes.")
 @knob_option
 @model_option
 @click.option("--steps", type=_COUNT, metavar="N", help="Optimizer steps in all.  [default: 2000]")
@@ -73,7 +75,7 @@ def train(
         result = run_training(
             goal, default_config(goal, **changes), run=run, device=device, resume=resume, progress=progress, **chosen
         )
-    say.result(training_result(result), [*_lines(result), f"analyse   imir-lens analyze {run} --out REPORT"])
+    say.result(training_result(result), [*_lines(result), f"analyse    {_next(result)}"])
 
 
 @contextmanager
@@ -119,6 +121,18 @@ def training_result(result: "TrainingResult") -> dict[str, Any]:
         "bayes": {key: last[f"bayes_{key}"] for key in ("loss", "accuracy")},
         "chance": {key: last[f"chance_{key}"] for key in ("loss", "accuracy")},
     }
+
+
+def _next(result: "TrainingResult") -> str:
+    """Return the command that analyses a run, or why none does."""
+    from imir_lens.weights import require_supported
+
+    config: Any = result.model.cfg
+    try:
+        require_supported(config)
+    except UnsupportedModelError as error:
+        return f"not yet: {error}"
+    return f"imir-lens analyze {on_one_line(str(result.run))} --out REPORT"
 
 
 def _lines(result: "TrainingResult") -> list[str]:

@@ -1,9 +1,9 @@
 """The shape of a HookedTransformer-format model, read from any TransformerLens cfg."""
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from numbers import Real
 from reprlib import repr as short
 from types import NoneType
 from typing import Any, get_args
@@ -21,6 +21,8 @@ _SUPPORTED: dict[str, tuple[str | None, ...]] = {
     "act_fn": ("relu", "gelu", "silu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "solu_ln"),
 }
 _DTYPES = {str(dtype): dtype for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16)}
+_MOST = 10**15  # what sizes are multiplied by stays a number that can be printed
+_LARGEST = sys.float_info.max
 _REQUIRED = ("d_model", "d_head", "n_layers", "n_ctx", "d_vocab")
 
 
@@ -122,6 +124,16 @@ class TransformerConfig:
         """Number of distinct key and value heads."""
         return self.n_key_value_heads or self.n_heads
 
+    @property
+    def n_numbers(self) -> int:
+        """Numbers in the weight matrices and the mask: nearly all that the model holds."""
+        positions = self.n_ctx if self.positional_embedding_type == "standard" else 0
+        a_layer = 2 * (self.n_heads + self.n_kv_heads) * self.d_model * self.d_head
+        if not self.attn_only:
+            a_layer += 2 * self.d_model * (self.d_mlp or 4 * self.d_model)
+        outer = (self.d_vocab + self.d_vocab_out + positions) * self.d_model
+        return outer + self.n_layers * a_layer + self.n_ctx**2
+
     @classmethod
     def from_dict(cls, cfg: Mapping[str, Any]) -> "TransformerConfig":
         """Read a cfg dict as TransformerLens 2.18, 3.9 or 4.x writes it (`cfg.to_dict()`, or JSON of it).
@@ -147,7 +159,7 @@ class TransformerConfig:
         nullable = ("normalization_type", "act_fn")  # None is a value of these, and not their default
         return cls(
             **{
-                name: _typed(name, cfg[name], kind)
+                name: typed_field(name, cfg[name], kind)
                 for name, kind in types.items()
                 if name in cfg and name != "device" and (cfg[name] is not None or name in nullable)
             }
@@ -163,8 +175,11 @@ class TransformerConfig:
 
     def _require_positive(self, *names: str) -> None:
         for name in names:
-            if getattr(self, name) < 1:
-                raise CheckpointError(f"cfg gives {name}={getattr(self, name)}: expected a whole number of at least 1")
+            value = getattr(self, name)
+            if value < 1:
+                raise CheckpointError(f"cfg gives {name}={short(value)}: expected a whole number of at least 1")
+            if value > _MOST:
+                raise CheckpointError(f"cfg gives {name}={short(value)}: expected a whole number of at most {_MOST:,}")
 
     def _check_supported(self) -> None:
         for name, supported in _SUPPORTED.items():
@@ -201,16 +216,20 @@ class TransformerConfig:
             raise CheckpointError(f"cfg gives eps={self.eps}: expected 0 or more")
 
 
-def _typed(name: str, value: Any, kind: Any) -> Any:
-    """Return a cfg value as the plain Python type of its field."""
+def _is_finite(value: Any) -> bool:
+    # Compared, not converted: an integer may be larger than any float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+
+
+def typed_field(name: str, value: Any, kind: Any) -> Any:
+    """Return a cfg value as the plain Python type of its field; raises CheckpointError when it is of another."""
     base = next(part for part in get_args(kind) or (kind,) if part is not NoneType)
-    if value is None:
-        return None
-    if base is bool and isinstance(value, bool | np.bool_):
-        return bool(value)
-    if base is int and isinstance(value, Real) and not isinstance(value, bool) and float(value).is_integer():
-        return int(float(value))
-    if base is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or (base is bool and isinstance(value, bool)):
+        return value
+    if base is int and _is_finite(value) and value == int(value):
+        return int(value)
+    if base is float and _is_finite(value):
         return float(value)
     if base is str and isinstance(value, str):
         return value

@@ -13,6 +13,7 @@ In the concatenated stream the content of path q starts at `start(q)`, and that 
 by `D_l (1 + h)`; when it is narrower, O_h is a random orthogonal matrix and the contents overlap.
 """
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -20,9 +21,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from imir_lens.compat import ActivationCache, HookedRootModule, HookPoint
-from imir_lens.errors import OptionError, did_you_mean
+from imir_lens.errors import CheckpointError, OptionError, did_you_mean
 from imir_lens.ids import Path
 from imir_lens.models.disentangled_config import DisentangledConfig
+from imir_lens.models.state import check_weights
 from imir_lens.paths import PathTable
 from imir_lens.weights import CircuitWeights
 
@@ -153,22 +155,25 @@ class DisentangledTransformer(HookedRootModule):
     def circuit_weights(self) -> CircuitWeights:
         """Return the same model in TransformerLens' matrices, padded with zeros to the final width; scale 1.
 
+        They are on the model's device; half precision becomes float32.
+
         `W_Q` is W_KQ, `W_K` and `W_V` the identity on the stream entering the layer, `W_O` places what a head copies.
         """
-        cfg = self.cfg
+        cfg, like = self.cfg, self.unembed.W_U.detach()
+        like = like.to(torch.promote_types(like.dtype, torch.float32))
         layers, heads, d_model, d_head = cfg.n_layers, cfg.n_heads, cfg.d_model, cfg.d_head
-        identity = torch.eye(d_model, d_head).expand(layers, heads, -1, -1)
-        w_q = torch.zeros(layers, heads, d_model, d_head)
-        w_o = torch.zeros(layers, heads, d_head, d_model)
+        identity = torch.eye(d_model, d_head).to(like).expand(layers, heads, -1, -1)
+        w_q = like.new_zeros(layers, heads, d_model, d_head)
+        w_o = like.new_zeros(layers, heads, d_head, d_model)
         for layer in range(layers):
             width = cfg.width(layer)
             w_q[layer, :, :width, :width] = self.attention(layer).W_KQ.detach()
             w_o[layer, :, :width, : cfg.width(layer + 1)] = self._writes(layer)
-        bias = torch.zeros(layers, heads, d_head)
+        bias = like.new_zeros(layers, heads, d_head)
         pad = (0, d_model - cfg.width(0))
         return CircuitWeights(
-            W_E=nn.functional.pad(self.embed.W_E, pad),
-            W_pos=nn.functional.pad(self.pos_embed.W_pos, pad),
+            W_E=nn.functional.pad(self.embed.W_E.to(like), pad),
+            W_pos=nn.functional.pad(self.pos_embed.W_pos.to(like), pad),
             W_Q=w_q,
             W_K=identity,
             W_V=identity,
@@ -176,16 +181,31 @@ class DisentangledTransformer(HookedRootModule):
             b_Q=bias,
             b_K=bias,
             b_V=bias,
-            b_O=torch.zeros(layers, d_model),
-            W_U=self.unembed.W_U.detach(),
-            b_U=torch.zeros(cfg.d_vocab),
+            b_O=like.new_zeros(layers, d_model),
+            W_U=like,
+            b_U=like.new_zeros(cfg.d_vocab),
             scale=1.0,
         )
 
     def _writes(self, layer: int) -> Float[Tensor, "head width wider"]:
         """The fixed maps from the stream entering a layer to where its heads write."""
         attn = self.attention(layer)
-        return _placements(self.cfg, layer) if attn.concat else attn.W_O
+        return _placements(self.cfg, layer).to(self.embed.W_E) if attn.concat else attn.W_O
+
+    def load_checked_state(self, state_dict: Mapping[str, Any]) -> None:
+        """Load a state dict of the same config, fixed tables included.
+
+        Raises:
+            CheckpointError: when a weight is missing, unexpected, of another shape, or not finite, or the embeddings
+                are not those of the config. The model is then unchanged.
+        """
+        own = self.state_dict()
+        check_weights(state_dict, own)
+        for name in ("embed.W_E", "pos_embed.W_pos"):
+            table = state_dict[name]
+            if not torch.allclose(table, own[name].to(table), atol=1e-3):
+                raise CheckpointError(f"{name} contradicts its cfg: check embedding={self.cfg.embedding!r}")
+        self.load_state_dict(dict(state_dict))
 
 
 def _placements(config: DisentangledConfig, layer: int) -> Float[Tensor, "head width wider"]:

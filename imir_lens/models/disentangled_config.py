@@ -1,13 +1,17 @@
 """The shape of a disentangled transformer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from imir_lens.errors import OptionError, did_you_mean
+from imir_lens.errors import CheckpointError, OptionError, did_you_mean
 from imir_lens.ids import Path
+from imir_lens.models.config import typed_field
+from imir_lens.models.limits import check_layers, check_numbers
 
 _STREAMS = ("add", "concat")
 _EMBEDDINGS = ("centred", "onehot")
+_ARCHITECTURE = "imir-lens/disentangled"
 
 
 @dataclass
@@ -28,6 +32,7 @@ class DisentangledConfig:
 
     Raises:
         OptionError: when an option is unknown or the widths do not fit.
+        CheckpointError: when there are more layers or numbers than `models.limits` allows.
     """
 
     d_vocab: int
@@ -55,6 +60,7 @@ class DisentangledConfig:
                 raise OptionError(f"{name} must be at least 1: {name}={getattr(self, name)}")
         if self.n_layers < 0:
             raise OptionError(f"n_layers must not be negative: n_layers={self.n_layers}")
+        check_layers(self.n_layers)
         if self.d_model == 0:
             self.d_model = self.apart(self.n_layers)
         elif self.stream == "concat" and self.d_model != self.apart(self.n_layers):
@@ -65,6 +71,14 @@ class DisentangledConfig:
             raise OptionError(
                 f"an additive stream needs d_model >= d_vocab + n_ctx = {self.apart(0)}: d_model={self.d_model}"
             )
+        check_numbers(self._n_numbers)
+
+    @property
+    def _n_numbers(self) -> int:
+        """Numbers in the fixed and learned matrices."""
+        a_head = [self.width(layer) ** 2 for layer in range(self.n_layers)]
+        kinds = 1 if self.stream == "concat" else 2  # W_KQ, and the additive stream's W_O
+        return kinds * self.n_heads * sum(a_head) + self.apart(0) * self.width(0) + self.d_vocab * self.d_model
 
     def apart(self, layer: int) -> int:
         """Width that keeps the contents entering a layer apart: D_l = (d_vocab + n_ctx) (1 + H)^l."""
@@ -94,5 +108,29 @@ class DisentangledConfig:
         return sum(self.apart(head.layer) * (1 + head.index) for head in path.heads)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that build it again."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """Return the fields, with an `architecture` that says whose they are."""
+        return {"architecture": _ARCHITECTURE, **{f.name: getattr(self, f.name) for f in fields(self)}}
+
+    @classmethod
+    def from_dict(cls, cfg: Mapping[str, Any]) -> "DisentangledConfig":
+        """Read what `to_dict` wrote; None means the default.
+
+        Raises:
+            CheckpointError: when a field is missing, unknown or of another type, or the values do not fit.
+        """
+        types = {f.name: f.type for f in fields(cls)}
+        given = {name: value for name, value in cfg.items() if name != "architecture" and value is not None}
+        if unknown := [name for name in given if name not in types]:
+            near = did_you_mean(unknown[0], types)
+            raise CheckpointError(f"cfg gives {unknown[0]}, which a disentangled model does not have; {near}")
+        if missing := [name for name in ("d_vocab", "n_ctx", "n_layers") if name not in given]:
+            raise CheckpointError(f"cfg of a disentangled model without {', '.join(missing)}")
+        try:
+            return cls(**{name: typed_field(name, value, types[name]) for name, value in given.items()})
+        except OptionError as error:
+            raise CheckpointError(f"cfg of a disentangled model: {error}") from error
+
+
+def is_disentangled(cfg: Mapping[str, Any]) -> bool:
+    """Whether a cfg is what `DisentangledConfig.to_dict` wrote."""
+    return cfg.get("architecture") == _ARCHITECTURE

@@ -20,15 +20,15 @@ def split_buffers(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     return {name: value for name, value in state.items() if name not in buffers}, buffers
 
 
-def check_weights(state: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:
-    """Check that a state dict has exactly the expected names and shapes, and finite numbers.
+def check_shapes(state: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:
+    """Check that a state dict has exactly the expected names and shapes.
 
     Args:
         state: name → weight, without buffers.
-        expected: name → parameter, in the order in which problems are reported.
+        expected: name → parameter, in the order in which problems are reported; they may be on the device "meta".
 
     Raises:
-        CheckpointError: naming the missing and unexpected weights, or the first whose shape or values are wrong.
+        CheckpointError: naming the missing and unexpected weights, or the first whose shape is wrong.
     """
     missing = [name for name in expected if name not in state]
     unexpected = [name for name in state if name not in expected]
@@ -47,6 +47,15 @@ def check_weights(state: Mapping[str, Any], expected: Mapping[str, Tensor]) -> N
                 f"{name} has shape {_shape(weight)}, but its cfg asks for {_shape(parameter)}: "
                 "weights and cfg do not belong together"
             )
+
+
+def check_weights(state: Mapping[str, Any], expected: Mapping[str, Tensor]) -> None:
+    """Check names and shapes as `check_shapes` does, and that all numbers are finite.
+
+    Raises:
+        CheckpointError: naming the first weight that is wrong.
+    """
+    check_shapes(state, expected)
     for name in expected:
         for count, kind in ((state[name].isnan().sum(), "NaN"), (state[name].isinf().sum(), "infinite")):
             if count:

@@ -14,6 +14,7 @@ from imir_lens.models.attention import Attention
 from imir_lens.models.block import Block
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.embedding import Embed, PosEmbed, Unembed
+from imir_lens.models.limits import check_layers, check_numbers
 from imir_lens.models.norms import make_norm
 from imir_lens.models.rotary import rotary_angles
 from imir_lens.models.stacked import StackedWeights
@@ -27,11 +28,18 @@ class ImirTransformer(StackedWeights, HookedRootModule):
         config: the shape of the model.
         generator: where fresh weights come from: all `W_*` from N(0, initializer_range²), biases zero, norms one.
             Without one they are drawn with seed 0. No global random state is read or changed.
+
+    Under `torch.device("meta")` the model has shapes and no numbers.
+
+    Raises:
+        CheckpointError: when the config asks for more layers or numbers than `models.limits` allows.
     """
 
     future: Tensor
 
     def __init__(self, config: TransformerConfig, *, generator: torch.Generator | None = None) -> None:
+        check_layers(config.n_layers)
+        check_numbers(config.n_numbers)
         super().__init__()
         self._config = config
         self.embed = Embed(config)
@@ -46,7 +54,8 @@ class ImirTransformer(StackedWeights, HookedRootModule):
         self.unembed = Unembed(config)
         seen = torch.ones(config.n_ctx, config.n_ctx, dtype=torch.bool).tril()
         self.register_buffer("future", ~seen, persistent=False)
-        self._draw_weights(torch.Generator().manual_seed(0) if generator is None else generator)
+        if not self.embed.W_E.is_meta:
+            self._draw_weights(torch.Generator().manual_seed(0) if generator is None else generator)
         self.setup()
 
     @torch.no_grad()

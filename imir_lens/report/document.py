@@ -13,7 +13,7 @@ from imir_lens.figures.circuit_graph import circuit_graph
 from imir_lens.figures.style import standalone
 from imir_lens.report.html import render_card, render_html
 from imir_lens.report.markdown import render_markdown
-from imir_lens.report.storage import write_directory
+from imir_lens.report.storage import check_writable, write_directory
 from imir_lens.report.validation import ReportError, validate
 
 JSON_NAME: Final = "report.json"
@@ -149,7 +149,7 @@ class Report:
             ReportError: when the data does not follow the schema.
         """
         path = Path(directory)
-        check_output(path, force=force)
+        check_output(directory, force=force)
         validate(self.data)
 
         def write(place: Path) -> None:
@@ -208,11 +208,13 @@ class Report:
 
 
 def check_output(directory: str | Path, *, force: bool) -> None:
-    """Refuse an output directory that holds something, before any work is done for it.
+    """Refuse an output directory that is taken or cannot be written, before any work is done for it.
 
     Raises:
-        OptionError: when it is a file, or not empty and `force` is not given.
+        OptionError: when it is a file, not empty and `force` is not given, or cannot be made or written.
     """
+    if not str(directory):
+        raise OptionError("the path of the output directory is empty; give a directory with --out")
     path = Path(directory)
     try:
         occupied: Iterable[Path] = list(path.iterdir()) if path.is_dir() else []
@@ -225,3 +227,4 @@ def check_output(directory: str | Path, *, force: bool) -> None:
         raise OptionError(f"{str(path)!r} is a file; give a directory with --out")
     if occupied and not force:
         raise OptionError(f"{str(path)!r} exists; pass --force to overwrite")
+    check_writable(path)

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from imir_lens.errors import OptionError
@@ -19,6 +19,32 @@ def _as_option_error(directory: Path) -> Iterator[None]:
         raise OptionError(
             f"cannot write to {str(directory)!r}: {reason}; choose another directory with --out"
         ) from error
+
+
+def check_writable(directory: Path) -> None:
+    """Make the directory, and another one in it, and take away what was made.
+
+    Raises:
+        OptionError: when that fails, as it does below a link to nothing, in `/proc`, or without permission.
+    """
+    made: list[Path] = []
+    with _as_option_error(directory):
+        try:
+            for folder in reversed((directory, *directory.parents)):
+                if folder.is_dir():
+                    continue
+                if folder.exists() or folder.is_symlink():
+                    found = f"{str(folder)!r} is a {'file' if folder.exists() else 'link to nothing'}"
+                    raise OptionError(
+                        f"cannot write to {str(directory)!r}: {found}; choose another directory with --out"
+                    )
+                folder.mkdir()
+                made.append(folder)
+            os.rmdir(tempfile.mkdtemp(prefix=".imir-lens-", dir=directory))
+        finally:
+            for folder in reversed(made):
+                with suppress(OSError):  # someone else has put something there meanwhile
+                    folder.rmdir()
 
 
 def _move(source: Path, target: Path, done: list[tuple[Path, Path]]) -> None:

@@ -64,8 +64,15 @@ def faithfulness_note(report: Mapping[str, Any]) -> str:
     )
 
 
+def _solves(name: str, evaluation: Mapping[str, Any]) -> bool:
+    """Whether it gains half of the accuracy there is to gain over chance: the verdict's rule, which speaks beside."""
+    chance = evaluation["chance"]["accuracy"]
+    gain, most = evaluation[name]["accuracy"] - chance, evaluation["bayes"]["accuracy"] - chance
+    return gain > 0 and gain >= most / 2
+
+
 def not_detected_notes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Say what was looked for, what was found, and what the losses tell."""
+    """Say what was looked for, what was found, and what the scores tell."""
     evaluation, search = report["evaluation"], report["search"]
     roles = "; ".join(f"{role} ({meaning})" for role, meaning in ROLE_MEANINGS.items() if role != "auxiliary")
     found = f"{search['coordinates_total']:,} coordinates over {search['paths']:,} paths"
@@ -79,11 +86,9 @@ def not_detected_notes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
         f"model {number(losses['model'])}, surrogate {number(losses['projection'])}, chance "
         f"{number(losses['chance'])}, Bayes {number(losses['bayes'])} nats"
     )
-    # Half-way between the best possible and chance: enough to tell "works" from "does not" in a sentence.
-    half = (losses["chance"] + losses["bayes"]) / 2
-    if losses["model"] > half:
+    if not _solves("model", evaluation):
         reason = "The model does not solve this task, so there is no mechanism to find: is it the right task?"
-    elif losses["projection"] > half:
+    elif not _solves("projection", evaluation):
         reason = "The model solves the task but its coordinates alone do not: what it does lies outside them."
     else:
         reason = "The coordinates alone solve the task, but no set of them passed the checks in the model."

@@ -141,7 +141,7 @@ def train(
             if step % evaluate_every == 0 or step in kept:
                 row = {"step": step, **_evaluate(model, held_out).as_dict(), **baselines}
                 if not math.isfinite(row["loss"]):
-                    raise OptionError(f"the loss at step {step} is {row['loss']}: lower learning_rate={learning_rate}")
+                    raise OptionError(f"the loss at step {step} is {row['loss']}: {_advice(model, learning_rate)}")
                 directory.append_metrics(row)
             if step in kept:
                 directory.save_checkpoint(step, model, cfg)
@@ -179,6 +179,12 @@ def config_of(model: nn.Module) -> dict[str, Any]:
     raise OptionError(
         f"{type(model).__name__} has no cfg: expected a mapping, or an object with to_dict(), in model.cfg"
     )
+
+
+def _advice(model: nn.Module, learning_rate: float) -> str:
+    dtype = next(model.parameters()).dtype
+    half = "train in float32, as dtype=" + str(dtype).removeprefix("torch.") + " is half precision, or "
+    return ("" if dtype.itemsize > 2 else half) + f"lower learning_rate={learning_rate}"
 
 
 def _evaluate(model: nn.Module, batch: Batch) -> Score:

@@ -38,6 +38,12 @@ def test_tasks_takes_knobs():
     assert "did you mean 'hop'" in refused(call("tasks", "hopp"))
 
 
+def test_a_large_vocabulary_is_shown_on_fewer_contexts():
+    cards = [json.loads(call("tasks", "hop", "--set", f"vocab={n}", "--json").stdout) for n in (64, 200_000)]
+    assert [card["contexts"] for card in cards] == [1024, 167]
+    assert cards[1]["chance"]["loss"] == pytest.approx(12.2, abs=0.1)  # log 200,000
+
+
 def test_what_a_docstring_says_about_a_knob_is_found_over_several_lines():
     knobs = "Attributes:\n    vocab: number of\n        tokens.\n    pairs: blocks.\n"
     text = f"A task.\n\n{knobs}\nRaises:\n    TaskError: never.\n"

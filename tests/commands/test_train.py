@@ -62,6 +62,9 @@ def test_train_resumes_with_what_the_run_was_started_with(tmp_path):
         (("recall", "--lr", "inf"), "learning_rate"),
         (("recall", "--model", "d_modle=8"), "did you mean 'd_model'?"),
         (("recall", "--model", "n_ctx=8"), "n_ctx=8"),
+        (("recall", "--model", "d_model=10000000"), "a model of 6,640,000,576 numbers"),
+        (("recall", "--set", "vocab=100000000000"), "100000000000 tokens: expected at most 1,000,000"),
+        (("recall", "--set", "association=seed:99999999999999999999999"), "0 <= N <= 2^62"),
         (("recall", "--device", "nowhere"), "device 'nowhere'"),
         (("recall", "--resume"), "is not a run"),
     ],
@@ -70,6 +73,28 @@ def test_a_bad_option_of_train_is_refused(arguments, said, tmp_path):
     run = tmp_path / "run"
     assert said in refused(call("train", *arguments, "--out", run, "--quiet"))
     assert not run.exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ((), "analyse    imir-lens analyze {run} --out REPORT"),
+        (("n_heads=2",), "analyse    imir-lens analyze {run} --out REPORT"),
+        (("normalization_type=LN",), "analyse    not yet: the analysis does not support LayerNorm"),
+        (
+            ("positional_embedding_type=rotary", "attn_only=false"),
+            "does not support MLP layers (attn_only=False) or rotary",
+        ),
+    ],
+)
+def test_the_next_command_is_named_where_there_is_one(fields, said, tmp_path):
+    run = tmp_path / "my\nrun"
+    options = [word for field in fields for word in ("--model", field)]
+    result = call("train", "recall", "--out", run, *SMALL, *options, "--steps", "1", "--batch", "4")
+    assert result.exit_code == 0, result.stderr
+    line = result.stdout.splitlines()[-1]
+    assert said.format(run=f"$'{tmp_path}/my\\x0arun'") in line
+    assert ("imir-lens analyze" in line) == ("{run}" in said)
 
 
 def test_demo_can_be_run_twice(tmp_path, monkeypatch):

@@ -135,6 +135,9 @@ def test_a_missing_field_is_named(name):
     [
         ({"d_model": "64"}, "cfg gives d_model='64': expected a whole number"),
         ({"d_model": 64.5}, "cfg gives d_model=64.5: expected a whole number"),
+        ({"d_model": 10**400}, "cfg gives d_model=1000"),
+        ({"eps": -(10**400)}, "cfg gives eps=-1000"),
+        ({"d_head": 10**16}, "cfg gives d_head=10000000000000000: expected a whole number of at most 1,000,000,000,0"),
         ({"n_layers": True}, "cfg gives n_layers=True: expected a whole number"),
         ({"n_layers": 0}, "cfg gives n_layers=0: expected a whole number of at least 1"),
         ({"attn_only": "yes"}, "cfg gives attn_only='yes': expected True or False"),

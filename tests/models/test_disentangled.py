@@ -1,11 +1,13 @@
 """The disentangled transformer: its stream, its hooks, its twin in TransformerLens' matrices, its training."""
 
+from dataclasses import fields
+
 import pytest
 import torch
 from hand_built import RECALL
 from torch import Tensor
 
-from imir_lens.errors import OptionError
+from imir_lens.errors import CheckpointError, OptionError
 from imir_lens.models.disentangled import DisentangledConfig, DisentangledTransformer
 from imir_lens.tasks import make_task
 from imir_lens.weights import CircuitWeights
@@ -48,6 +50,19 @@ def test_circuit_weights_are_the_same_model(options):
     logits = model(_tokens())
     assert logits.std() > 0.1
     torch.testing.assert_close(_plain_logits(model.circuit_weights(), _tokens()), logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("options", STREAMS.values(), ids=STREAMS)
+def test_circuit_weights_are_on_the_models_device_and_in_a_full_precision(options):
+    names = [f.name for f in fields(CircuitWeights) if f.name != "scale"]
+    expected = {torch.float64: torch.float64, torch.float16: torch.float32, torch.float32: torch.float32}
+    for dtype, found in expected.items():
+        weights = _model(**options).to(dtype).circuit_weights()
+        assert {getattr(weights, name).dtype for name in names} == {found}
+        assert weights.W_Q.abs().max() > 0.1
+    # The device "meta" stands for any that is not the default one.
+    weights = _model(**options).to("meta").circuit_weights()
+    assert {getattr(weights, name).device.type for name in names} == {"meta"}
 
 
 def test_stream_keeps_what_every_path_wrote_apart():
@@ -140,7 +155,7 @@ def test_the_same_seed_gives_the_same_model():
 def test_config_and_weights_rebuild_the_model():
     for options in STREAMS.values():
         model = _model(**options)
-        copy = DisentangledTransformer(DisentangledConfig(**model.cfg.to_dict()))
+        copy = DisentangledTransformer(DisentangledConfig.from_dict(model.cfg.to_dict()))
         copy.load_state_dict(model.state_dict())
         assert torch.equal(copy(_tokens()), model(_tokens()))
 
@@ -191,6 +206,21 @@ def test_it_learns_a_small_recall_and_keeps_its_embeddings():
 def test_shapes_that_cannot_be_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         _model(**options)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"n_layers": 10**7}, "n_layers=10,000,000: expected at most 1,000"),
+        ({"n_layers": 30}, "numbers (weights and masks): expected at most 2,000,000,000"),
+        ({"n_layers": 2, "stream": "add", "d_model": 10**6}, "a model of 8,000,020,000,000 numbers"),
+        ({"n_layers": 0, "d_vocab": 10**5}, "a model of 20,001,800,036 numbers"),
+    ],
+)
+def test_sizes_beyond_reason_are_refused_before_anything_is_allocated(sizes, message):
+    with pytest.raises(CheckpointError) as error:
+        DisentangledConfig(**{"d_vocab": VOCAB, "n_ctx": CONTEXT, "n_heads": 2, **sizes})
+    assert message in str(error.value)
 
 
 def test_wrong_calls_are_refused():

@@ -9,7 +9,7 @@ import pytest
 import torch
 from small_models import CONFIGS, FULL, GROUPED, PLAIN, build, load, tokens
 
-from imir_lens.errors import OptionError
+from imir_lens.errors import CheckpointError, OptionError
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.transformer import ImirTransformer
 
@@ -149,3 +149,37 @@ def test_the_config_follows_the_model():
     model = build(PLAIN).double()
     assert (model.cfg.dtype, model.cfg.device, model.cfg.n_heads) == (torch.float64, "cpu", 2)
     assert model(tokens()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_the_size_of_a_model_is_told_by_its_config(config):
+    model = ImirTransformer(config)
+    held = sum(p.numel() for name, p in model.named_parameters() if "W_" in name) + model.future.numel()
+    assert config.n_numbers == held
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_layers": 10**7}, "cfg gives n_layers=10,000,000: expected at most 1,000"),
+        ({"n_ctx": 10**6}, "cfg asks for a model of 1,000,016,002,368 numbers (weights and masks): expected at most 2"),
+        ({"n_ctx": 10**12}, "cfg asks for a model of more than 10^24 numbers"),
+        ({"d_vocab": 10**11}, "cfg asks for a model of 1,600,000,002,544 numbers"),
+        ({"n_heads": 10**11}, "cfg asks for a model of 102,400,000,000,656 numbers"),
+        ({"d_model": 10**8}, "cfg asks for a model of 16,000,000,144 numbers"),
+    ],
+)
+def test_a_model_beyond_reason_is_refused_before_anything_is_allocated(change, message):
+    with pytest.raises(CheckpointError) as error:
+        ImirTransformer(replace(PLAIN, **change))
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+def test_on_the_device_meta_a_model_has_shapes_only():
+    with torch.device("meta"):
+        model = ImirTransformer(replace(FULL, d_vocab=10**7))
+    assert model.embed.W_E.is_meta
+    shapes = {name: value.shape for name, value in model.state_dict().items()}
+    assert shapes.pop("embed.W_E") == (10**7, 16)
+    assert shapes.items() <= {name: value.shape for name, value in ImirTransformer(FULL).state_dict().items()}.items()

@@ -138,6 +138,33 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     assert "\n" not in str(error.value)
 
 
+def test_the_early_check_makes_the_place_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    made = []
+    real = os.mkdir
+    monkeypatch.setattr(os, "mkdir", lambda path, *mode: made.append(os.fspath(path)) or real(path, *mode))
+    (tmp_path / "there").mkdir()
+    for place in ("a/b/report", "c/../d", "there", "there/below"):
+        made.clear()
+        check_output(tmp_path / place, force=False)
+        assert os.path.dirname(made[-1]) == str(tmp_path / place)  # a directory inside the place itself
+        assert os.listdir(tmp_path) == ["there"]
+        assert os.listdir(tmp_path / "there") == []
+
+
+def test_links_and_empty_names_are_no_places(tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(tmp_path / "nothing")
+    for place in ("link", "link/below"):
+        with pytest.raises(OptionError, match="link' is a link to nothing; choose another directory"):
+            check_output(tmp_path / place, force=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OptionError, match="path of the output directory is empty"):
+        Report(sample_report()).save("")
+    assert os.listdir(tmp_path) == ["link"]
+    (tmp_path / "nothing").mkdir()
+    Report(sample_report()).save(tmp_path / "link")  # the control: a link to a directory is one
+    assert sorted(contents(tmp_path / "nothing")) == FILES
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_directory_is_named(tmp_path):
     tmp_path.chmod(0o500)

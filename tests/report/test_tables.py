@@ -56,12 +56,20 @@ def test_key_numbers_fit_the_outcome():
     assert "without the circuit" not in [key.label for key in summary.key_numbers(sample_report("not_detected"))]
 
 
-def test_an_absence_is_explained_by_its_losses():
+def test_an_absence_is_explained_by_the_accuracies_the_verdict_goes_by():
     report = sample_report("not_detected")
-    reasons = []
-    for model, projection in [(4.0, 4.0), (0.01, 4.0), (0.01, 0.01)]:
-        report["evaluation"]["model"]["loss"], report["evaluation"]["projection"]["loss"] = model, projection
-        reasons.append(dict(summary.not_detected_notes(report))["What this says"])
-    assert "does not solve" in reasons[0]
-    assert "lies outside" in reasons[1]
-    assert "passed the checks" in reasons[2]
+    evaluation = report["evaluation"]
+    evaluation["chance"]["accuracy"], evaluation["bayes"]["accuracy"] = 0.2, 1.0
+    reasons = {
+        (0.59, 0.9): "does not solve",
+        (0.61, 0.59): "lies outside",
+        (0.61, 0.61): "passed the checks",
+    }
+    for (model, projection), reason in reasons.items():
+        for loss in (1e-3, 9.0):  # a model may be right and unsure, or wrong and nearly right
+            evaluation["model"] = {"loss": loss, "accuracy": model}
+            evaluation["projection"] = {"loss": loss, "accuracy": projection}
+            assert reason in dict(summary.not_detected_notes(report))["What this says"]
+    evaluation["bayes"]["accuracy"] = 0.2  # nothing to gain: the model gains nothing
+    evaluation["model"]["accuracy"] = 0.2
+    assert "does not solve" in dict(summary.not_detected_notes(report))["What this says"]

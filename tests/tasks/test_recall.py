@@ -194,7 +194,7 @@ def test_the_same_seed_gives_the_same_contexts():
 
 
 def test_association_is_an_involution_without_fixed_points_on_the_common_words():
-    for association in ("neighbours", "seed:1"):
+    for association in ("neighbours", "seed:1", f"seed:{2**62}"):
         task = Recall(vocab=64, f_r=0.0, association=association)
         partner = task.partner
         common = (partner >= 0).nonzero().squeeze(1)
@@ -235,6 +235,8 @@ def test_reference_circuit_is_the_least_one_that_solves_the_task(knobs, circuit)
         ({"f_v": float("nan")}, "0 <= f_v <= 1: f_v=nan"),
         ({"burstiness": 9.0}, "0 <= burstiness <= pairs: burstiness=9.0, pairs=8"),
         ({"association": "random"}, "'neighbours' or 'seed:N': association='random'"),
+        ({"association": f"seed:{2**62 + 1}"}, "seed:N needs 0 <= N <= 2^62: association='seed:4611686018427387905'"),
+        ({"association": "seed:" + "9" * 5000}, "seed:N needs 0 <= N <= 2^62: association='seed:999"),
         ({"rare": 64}, "rare <= vocab-1: rare=64, vocab=64"),
         ({"rare": 10}, "2*pairs <= 10 rare words"),
         ({"f_r": 0.5, "f_v": 0.5, "pairs": 9}, "4*pairs <= 32 associated common words: pairs=9"),

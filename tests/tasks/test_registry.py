@@ -61,6 +61,33 @@ def test_values_of_another_type_are_refused(knobs):
         make_task("recall", **knobs)
 
 
+@pytest.mark.parametrize(
+    ("name", "knobs", "line"),
+    [
+        (
+            "recall",
+            {"vocab": 100_000_000_000},
+            "task 'recall' with these knobs has 100000000000 tokens: expected at most 1",
+        ),
+        ("recall", {"vocab": 10**400}, "tokens: expected at most 1,000,000"),
+        ("hop", {"vocab": 1_000_001}, "task 'hop' with these knobs has 1000001 tokens: expected at most 1,000,000"),
+        (
+            "recall",
+            {"vocab": 400_000, "pairs": 100_000, "length": 300_000},
+            "has 300000 positions: expected at most 8,192",
+        ),
+        ("hop", {"length": 8193}, "has 8193 positions"),
+    ],
+    ids=["vocab", "huge vocab", "hop", "length", "hop length"],
+)
+def test_tasks_too_large_to_be_sampled_are_refused(name, knobs, line):
+    with pytest.raises(TaskError) as caught:
+        make_task(name, **knobs)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert make_task(name, vocab=1_000_000, length=8192).n_positions == 8192
+
+
 def test_a_task_can_be_registered_once(monkeypatch):
     monkeypatch.setattr(registry, "_classes", dict(registry._classes))
     mine = type("Mine", (Recall,), {"name": "mine"})

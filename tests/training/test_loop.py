@@ -227,6 +227,13 @@ def test_a_loss_that_explodes_stops_the_run_and_keeps_what_was_saved(tmp_path):
     assert all(torch.isfinite(value).all() for value in load_checkpoint(tmp_path / "run").state_dict.values())
 
 
+def test_half_precision_is_named_where_the_loss_is_lost_to_it(tmp_path):
+    with pytest.raises(
+        OptionError, match=r"is nan: train in float32, as dtype=float16 is half precision, or lower lea"
+    ):
+        small_run(tmp_path / "run", model=default_config(TASK, d_model=8, d_head=4, dtype="float16"))
+
+
 def test_an_unwritable_place_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OptionError) as caught:
