@@ -92,3 +92,16 @@ def test_without_redundancy_there_are_no_backups() -> None:
     assert found.minimal
     assert found.backups == ()
     assert {str(unit.id) for unit in found.units} == set(circuit)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_only_hedges_without_a_role_is_no_backup(seed: int) -> None:
+    # Four in five contexts can be answered by either mechanism, so the behaviour survives without one of beta or gamma.
+    task = make_task("recall", vocab=21, pairs=3, length=7, f_r=0.25, burstiness=0.8)
+    circuit = induction_circuit(gamma=20.0) | memory_circuit(delta=20.0)
+    generator = torch.Generator().manual_seed(seed)
+    model = plant(task, circuit, n_layers=2, n_heads=2, other_heads="random", noise=0.2, generator=generator)
+    projector = ImirProjector.for_task(task).fit(open_model(model).weights)
+    found = detect(projector.coordinates_, task.sample(256, torch.Generator().manual_seed(0)))
+    assert {str(unit.id) for unit in found.units} == set(circuit)
+    assert found.backups == ()
