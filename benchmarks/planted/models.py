@@ -1,6 +1,7 @@
 """The planted models: what to build, and how."""
 
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 import torch
 
@@ -53,10 +54,16 @@ class Planted:
 
 @dataclass(frozen=True)
 class _Plan:
-    task: Task
+    """What is planted where, at any width; `tasks` are the family's sizes, each with the least width it needs."""
+
     circuit: dict[str, float]
     unread: dict[str, float]
     random_heads: frozenset[Head]
+    tasks: tuple[tuple[Task, int], ...]
+
+    def task(self, d_model: int) -> Task | None:
+        """Return the largest task that fits a width."""
+        return next((task for task, least in self.tasks if least <= d_model), None)
 
 
 def build(spec: Spec) -> Planted:
@@ -65,12 +72,13 @@ def build(spec: Spec) -> Planted:
     Raises:
         OptionError: when the circuit, its decoys or their width do not fit the shape.
     """
-    plan = _plan(spec)
-    if plan is None:
+    plan = _plan_of(spec)
+    task = plan and plan.task(spec.d_model)
+    if plan is None or task is None:
         raise OptionError(f"{spec} does not fit: too few layers or heads for its parts, or too narrow")
     generator = torch.Generator().manual_seed(spec.seed)
     shape = {"n_layers": spec.n_layers, "n_heads": spec.n_heads}
-    narrow = plant(plan.task, plan.circuit | plan.unread, **shape, rotate=False, generator=generator)
+    narrow = plant(task, plan.circuit | plan.unread, **shape, rotate=False, generator=generator)
     model = widen(
         narrow,
         spec.d_model,
@@ -79,41 +87,44 @@ def build(spec: Spec) -> Planted:
         noise=spec.noise,
         generator=generator,
     ).eval()
-    return Planted(spec, plan.task, plan.circuit, Truth.of(plan.circuit), EdgeGraph(**shape), model)
+    return Planted(spec, task, plan.circuit, Truth.of(plan.circuit), EdgeGraph(**shape), model)
 
 
 def fits(spec: Spec) -> bool:
     """Whether a spec can be built."""
-    return _plan(spec) is not None
+    plan = _plan_of(spec)
+    return plan is not None and plan.task(spec.d_model) is not None
 
 
-def _plan(spec: Spec) -> _Plan | None:
-    family = FAMILIES[spec.family]
-    second = _second_parts(family, spec.decoy)
-    shape = {"n_layers": spec.n_layers, "n_heads": spec.n_heads}
-    generator = torch.Generator().manual_seed(spec.seed)
-    placed = place_chains([family.parts, second], **shape, generator=generator)
+def _plan_of(spec: Spec) -> _Plan | None:
+    return _plan(spec.family, spec.n_layers, spec.n_heads, spec.decoy, spec.seed)
+
+
+@lru_cache(maxsize=8)  # the design asks for every width in turn
+def _plan(name: str, n_layers: int, n_heads: int, decoy: str, seed: int) -> _Plan | None:
+    family = FAMILIES[name]
+    chains = [family.parts, _second_parts(family, decoy)]
+    generator = torch.Generator().manual_seed(seed)
+    placed = place_chains(chains, n_layers=n_layers, n_heads=n_heads, generator=generator)
     if placed is None:
         return None
     first, other = placed
     circuit = family.circuit({part: str(head) for part, head in first.items()})
     unread: dict[str, float] = {}
-    if spec.decoy == "backup":
+    if decoy == "backup":
         circuit |= (family.backup or family).circuit({part: str(head) for part, head in other.items()})
-    elif spec.decoy == "unread":
+    elif decoy == "unread":
         unread = _unread(first.get("alpha"), **other)
-    for task in family.tasks():
-        if _least_width(task, circuit | unread) + (spec.decoy == "auxiliary") <= spec.d_model:
-            used = {head for text in circuit | unread for head in heads_of(CoordinateId.parse(text))}
-            others = frozenset(EdgeGraph(**shape).heads) - used
-            return _Plan(task, circuit, unread, frozenset() if spec.decoy == "none" else others)
-    return None
+    ids = [CoordinateId.parse(text) for text in circuit | unread]
+    others = frozenset(EdgeGraph(n_layers, n_heads).heads) - {head for name in ids for head in heads_of(name)}
+    tasks = tuple((task, _least_width(task, ids) + (decoy == "auxiliary")) for task in family.tasks())
+    return _Plan(circuit, unread, frozenset() if decoy == "none" else others, tasks)
 
 
-def _least_width(task: Task, circuit: dict[str, float]) -> int:
+def _least_width(task: Task, ids: list[CoordinateId]) -> int:
     """Return the width of `plant`: every content that is read, and its prefixes, has dimensions of its own."""
     tokens, positions = {Path()}, {Path()}
-    for name in map(CoordinateId.parse, circuit):
+    for name in ids:
         read = tokens if name.offset is None else positions
         read |= {Path(path.heads[:depth]) for path in name.paths for depth in range(len(path.heads) + 1)}
     return len(tokens) * task.d_vocab + len(positions) * task.n_positions
