@@ -55,7 +55,8 @@ ALTERNATIVES = {
     "retrieval, one head": (make_task("retrieval"), retrieval_circuit(shared=True)),
     "inversion, both": (
         make_task("inversion", **INVERTED_BOTH),
-        inversion_circuit(gamma=20.0) | memory_circuit(reverse=True),
+        # Without the unit that keeps the head off the query itself: beside memory it is worth less than the budget.
+        inversion_circuit(gamma=20.0, not_here=0.0) | memory_circuit(reverse=True),
     ),
 }
 EVERY = {name: case[:2] for name, case in CASES.items()} | ALTERNATIVES
