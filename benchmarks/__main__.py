@@ -6,6 +6,7 @@ import torch
 
 from benchmarks import detection, elimination, planted, sampling, surrogate_forward
 from benchmarks.measure import record
+from benchmarks.partial import PartialRows
 
 BENCHMARKS = {
     "detection": detection.run,
@@ -35,6 +36,8 @@ def main(arguments: list[str]) -> int:
         tables = TABLES[name](rows) if name in TABLES else None
         store = not small and "--no-store" not in options
         record(name, rows, command=command, seed=_SEED, tables=tables, store=store)
+        if store:
+            PartialRows.of(name).done()
     return 0
 
 

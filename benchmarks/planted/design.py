@@ -13,8 +13,8 @@ _MOST_PATHS = 700
 _SWEEP_BASE = {"family": "recall in-context", "noise": 0.1, "decoy": "random"}
 
 
-def full_design(seed: int, *, replicas: int = 2) -> list[Spec]:
-    """Return the whole benchmark: every task × noise × decoy, each in `replicas` shapes.
+def full_design(seed: int, *, replicas: int = 1) -> list[Spec]:
+    """Return the whole benchmark: every task × noise × decoy, each in `replicas` shapes: 220 models.
 
     Shapes are taken greedily, the one whose layers, heads and width were used least so far; ties are drawn.
     """

@@ -7,7 +7,7 @@ import torch
 
 from benchmarks.planted.families import FAMILIES, Family
 from benchmarks.planted.graph import EdgeGraph, Truth, heads_of
-from benchmarks.planted.placement import place_chains
+from benchmarks.planted.placement import Stages, place_chains
 from benchmarks.planted.widen import widen
 from imir_lens.errors import OptionError
 from imir_lens.ids import CoordinateId, Head, Path
@@ -114,7 +114,7 @@ def _plan(name: str, n_layers: int, n_heads: int, decoy: str, seed: int) -> _Pla
     if decoy == "backup":
         circuit |= (family.backup or family).circuit({part: str(head) for part, head in other.items()})
     elif decoy == "unread":
-        unread = _unread(first.get("alpha"), **other)
+        unread = _unread(first.get("alpha", first.get("alpha_1")), **other)
     ids = [CoordinateId.parse(text) for text in circuit | unread]
     others = frozenset(EdgeGraph(n_layers, n_heads).heads) - {head for name in ids for head in heads_of(name)}
     tasks = tuple((task, _least_width(task, ids) + (decoy == "auxiliary")) for task in family.tasks())
@@ -130,10 +130,10 @@ def _least_width(task: Task, ids: list[CoordinateId]) -> int:
     return len(tokens) * task.d_vocab + len(positions) * task.n_positions
 
 
-def _second_parts(family: Family, decoy: str) -> tuple[str, ...]:
+def _second_parts(family: Family, decoy: str) -> Stages:
     if decoy == "backup":
         return (family.backup or family).parts
-    return ("previous", "match") if decoy == "unread" else ()
+    return (("previous",), ("match",)) if decoy == "unread" else ()
 
 
 def _unread(alpha: Head | None, *, previous: Head, match: Head) -> dict[str, float]:

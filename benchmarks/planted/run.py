@@ -1,12 +1,14 @@
 """Run every detector on every planted model."""
 
-import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import track
 
+from benchmarks.partial import PartialRows
 from benchmarks.planted import transformer_lens_eap
 from benchmarks.planted.acdc import acdc
 from benchmarks.planted.attribution_patching import eap, eap_ig
@@ -17,8 +19,6 @@ from benchmarks.planted.ours import magnitude, ours, random_guess
 from benchmarks.planted.patching import EdgePatcher
 from benchmarks.planted.scores import coordinate_scores, graph_scores
 from imir_lens.evaluation import bayes_score, score_logits
-
-_log = logging.getLogger(__name__)
 
 # A model that does not do its task has no circuit to be found. This is measured on the model, before any detection.
 LEAST_ACCURACY = 0.9
@@ -35,45 +35,61 @@ DETECTORS: dict[str, Callable[[Case], Finding]] = {
 
 
 def run(*, small: bool = False, seed: int = 0) -> list[dict[str, Any]]:
-    """Return one row for each model and detector; for a model that is left out, one row that says so."""
+    """Return one row for each model and detector; for a model that is left out, one row that says so.
+
+    The full run keeps its rows as they come: started again after an interruption it goes on.
+    """
     if small:
         return measure(small_design(seed))
-    return measure(full_design(seed)) + measure(size_sweep(seed), part="sizes")
+    kept = PartialRows.of("planted")
+    return measure(full_design(seed), kept=kept) + measure(size_sweep(seed), part="sizes", kept=kept)
 
 
-def measure(specs: Iterable[Spec], *, part: str = "design") -> list[dict[str, Any]]:
-    """Build each model, run the detectors on it, and score them."""
+def measure(specs: Sequence[Spec], *, part: str = "design", kept: PartialRows | None = None) -> list[dict[str, Any]]:
+    """Build each model, run the detectors on it, and score them.
+
+    Args:
+        specs: the models.
+        part: what to call them in the rows.
+        kept: rows measured before, which are not measured again.
+    """
+    kept = kept or PartialRows()
     detectors = dict(DETECTORS)
     if not transformer_lens_eap.available():
         del detectors["EAP (TransformerLens)"]
     rows: list[dict[str, Any]] = []
-    for number, spec in enumerate(specs):
-        case = Case.of(build(spec))
-        patcher = EdgePatcher(case.lens.weights, case.planted.graph, case.contexts)
-        score = score_logits(patcher.clean_logits, case.contexts.clean)
-        about = {
-            "part": part,
-            **spec.as_dict(),
-            "vocab": case.planted.task.d_vocab,
-            "positions": case.planted.task.n_positions,
-            "edges": len(case.planted.graph.edges),
-            "contexts": len(case.contexts.clean),
-            "accuracy": score.accuracy,
-            "loss": score.loss,
-            "bayes_loss": bayes_score(case.planted.task, case.contexts.clean).loss,
-            "excluded": score.accuracy < LEAST_ACCURACY,
-        }
-        if about["excluded"]:
-            rows.append({**about, "detector": None})
-            continue
-        if not rows:  # what is imported or set up on first use is not what a detector costs
-            for detector in detectors.values():
-                detector(case)
-        rows += [
-            {**about, "detector": name, **_scored(detector, case, patcher)} for name, detector in detectors.items()
-        ]
-        _log.info("%d %s", number, spec)
+    warm = False
+    for spec in track(specs, f"planted models, {part}", console=Console(stderr=True), disable=kept.path is None):
+        keys = {name: {"part": part, **spec.as_dict(), "detector": name} for name in (None, *detectors)}
+        about = kept.get(keys[None])
+        missing = [name for name in detectors if kept.get(keys[name]) is None]
+        if about is None or (missing and not about["excluded"]):
+            case = Case.of(build(spec))
+            patcher = EdgePatcher(case.lens.weights, case.planted.graph, case.contexts)
+            about = kept.add(keys[None], {**keys[None], **_about(case, patcher)})
+            if not warm:  # what is imported or set up on first use is not what a detector costs
+                for name in missing:
+                    detectors[name](case)
+                warm = True
+            if not about["excluded"]:
+                for name in missing:
+                    kept.add(keys[name], {**about, "detector": name, **_scored(detectors[name], case, patcher)})
+        rows += [about] if about["excluded"] else [kept.get(keys[name]) or {} for name in detectors]
     return rows
+
+
+def _about(case: Case, patcher: EdgePatcher) -> dict[str, Any]:
+    score = score_logits(patcher.clean_logits, case.contexts.clean)
+    return {
+        "vocab": case.planted.task.d_vocab,
+        "positions": case.planted.task.n_positions,
+        "edges": len(case.planted.graph.edges),
+        "contexts": len(case.contexts.clean),
+        "accuracy": score.accuracy,
+        "loss": score.loss,
+        "bayes_loss": bayes_score(case.planted.task, case.contexts.clean).loss,
+        "excluded": score.accuracy < LEAST_ACCURACY,
+    }
 
 
 def _scored(detector: Callable[[Case], Finding], case: Case, patcher: EdgePatcher) -> dict[str, Any]:
