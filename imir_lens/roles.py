@@ -1,7 +1,8 @@
 """Roles: what a coordinate does in a circuit, in the field's terms.
 
 - **alpha**: attends at a fixed offset, and another unit reads what it fetched ("look one back");
-- **beta**: matches tokens through an upstream head that moved them ("match the token");
+- **beta**: matches tokens ("match the token"): through an upstream head that moved them, or where they stand, when a
+  gamma reads what its head attends to;
 - **gamma**: copies the token a head attended to its own logit ("copy it");
 - **delta**: raises the fixed associate of the current token ("memorised association");
 - **auxiliary**: everything else a circuit needs.
@@ -34,7 +35,7 @@ class Unit:
 def base_role(
     unit: CoordinateId,
     value: float,
-    circuit: Sequence[CoordinateId],
+    circuit: Sequence[tuple[CoordinateId, float]],
     stay: Callable[[Path], float],
 ) -> str:
     """Return the base role of one coordinate as a member of a circuit.
@@ -42,27 +43,26 @@ def base_role(
     Args:
         unit: the coordinate.
         value: its value.
-        circuit: the ids of the circuit it belongs to (with or without itself).
+        circuit: ids and values of the circuit it belongs to (with or without itself).
         stay: mean share of a path's content that comes from the query's own position (1 for the empty path).
     """
     if value <= 0:
         return "auxiliary"
-    moved = [path for path in unit.paths if path.heads and stay(path) < _STAYS]
     if unit.head is not None:
         if unit.offset is not None and unit.offset != 0 and _is_read(unit.head, circuit):
             return "alpha"
-        return "beta" if unit.relation.startswith("same") and moved else "auxiliary"
-    if unit.relation.startswith("same") and moved:
+        matches = unit.relation.startswith("same") and (_moves(unit, stay) or _is_copied(unit.head, circuit, stay))
+        return "beta" if matches else "auxiliary"
+    if unit.relation.startswith("same") and _moves(unit, stay):
         return "gamma"
-    if unit.relation in ASSOCIATIONS and not moved:
+    if unit.relation in ASSOCIATIONS and not _moves(unit, stay):
         return "delta"
     return "auxiliary"
 
 
 def assign_roles(units: Sequence[tuple[CoordinateId, float]], stay: Callable[[Path], float]) -> dict[CoordinateId, str]:
     """Return each unit's role; a base role held in several layers is numbered in layer order (beta_1, beta_2)."""
-    circuit = [unit for unit, _ in units]
-    base = {unit: base_role(unit, value, circuit, stay) for unit, value in units}
+    base = {unit: base_role(unit, value, units, stay) for unit, value in units}
     out = {}
     for unit, role in base.items():
         layers = sorted({_layer(other) for other, theirs in base.items() if theirs == role})
@@ -76,8 +76,21 @@ def base_of(role: str) -> str:
     return role.partition("_")[0]
 
 
-def _is_read(head: Head, circuit: Sequence[CoordinateId]) -> bool:
-    return any(head in path.heads for unit in circuit for path in unit.paths)
+def _moves(unit: CoordinateId, stay: Callable[[Path], float]) -> bool:
+    return any(path.heads and stay(path) < _STAYS for path in unit.paths)
+
+
+def _is_read(head: Head, circuit: Sequence[tuple[CoordinateId, float]]) -> bool:
+    return any(head in path.heads for unit, _ in circuit for path in unit.paths)
+
+
+def _is_copied(head: Head, circuit: Sequence[tuple[CoordinateId, float]], stay: Callable[[Path], float]) -> bool:
+    """Whether a gamma of the circuit reads through the head."""
+    return any(
+        unit.head is None and base_role(unit, value, circuit, stay) == "gamma"
+        for unit, value in circuit
+        if any(head in path.heads for path in unit.paths)
+    )
 
 
 def _layer(unit: CoordinateId) -> int:

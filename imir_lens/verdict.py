@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from imir_lens.detection import Circuit
 from imir_lens.evaluation import Score
 from imir_lens.evidence import Evidence
+from imir_lens.mechanisms import mechanism_of
 
 LEVELS = ("weights only", "single ablation", "joint ablation", "sufficiency and necessity", "stability")
+FEWEST_CONTEXTS = 32  # for the search; fewer resample to themselves, and one lucky context is not evidence
 _SOLVES = 0.5  # share of the accuracy between chance and Bayes from which we say that a model does the task
 _KEEPS = 0.5  # share of the model's accuracy over chance that must be lost (necessity) or kept (sufficiency)
 _COSTS = 0.05  # share of the model's loss gap to chance that a role's removal must cost to count
 _STABLE = 0.8  # mean Jaccard index over bootstrap samples
 _WELL = 0.9  # share of the accuracy between chance and Bayes below which a model does the task "only in part"
-_FEWEST = 32  # search contexts; fewer resample to themselves, and one lucky context is not evidence
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,15 @@ def judge(
         notes: further reservations from the analysis (paths that were cut, say).
     """
     gain, most = evidence.model.accuracy - chance.accuracy, bayes.accuracy - chance.accuracy
-    named = _mechanism(circuit)
+    mechanism = mechanism_of(circuit)
     level = _level(circuit, evidence, chance, gain, stability)
     model = f"accuracy {evidence.model.accuracy:.3f}; chance {chance.accuracy:.3f}, best possible {bayes.accuracy:.3f}"
     negative, held = None, LEVELS[0]
     if gain <= 0 or gain < _SOLVES * most:
         negative = f"the model does not do {task} ({model}), so there is no mechanism to find."
-    elif contexts < _FEWEST:
-        negative = f"{contexts} contexts are too few to tell; use at least {_FEWEST}."
-    elif named is None:
+    elif contexts < FEWEST_CONTEXTS:
+        negative = f"{contexts} contexts are too few to tell; use at least {FEWEST_CONTEXTS}."
+    elif mechanism is None:
         found = ", ".join(role for role in circuit.by_role() if role != "auxiliary") or "none of its roles"
         negative = (
             f"the model does {task} (accuracy {evidence.model.accuracy:.3f}), but the coordinates do not "
@@ -77,46 +78,28 @@ def judge(
         )
     elif level == "weights only":
         negative = (
-            f"the weights look like {_WORDS[named]}, but a role removed from the model alone costs it less than "
+            f"the weights look like {mechanism.words}, but a role removed from the model alone costs it less than "
             f"{_COSTS:.0%} of its loss gap to chance ({_cheapest(evidence)})."
         )
     elif level == "single ablation":
         held = level
         negative = (
-            f"the weights look like {_WORDS[named]}, but ablating those coordinates does not take the behaviour away "
+            f"the weights look like {mechanism.words}, but ablating those coordinates does not take the behaviour away "
             f"(accuracy {evidence.model.accuracy:.3f}, without them {evidence.without_circuit.accuracy:.3f})."
         )
     caveats = [*_caveats(circuit, evidence, stability), *notes]
-    if negative is not None:
+    if negative is not None or mechanism is None:
         return Verdict("not_detected", held, f"Not detected: {negative}", tuple(caveats))
     if gain < _WELL * most:
         caveats.insert(0, f"The model does {task} only in part ({model}).")
     count = len(circuit.units)
     text = (
-        f"The model does {task} {_WORDS[named or '']}: {_list_roles(circuit)}. Without "
+        f"The model does {task} {mechanism.words}: {_list_roles(circuit)}. Without "
         f"{'this coordinate' if count == 1 else f'these {count} coordinates'} "
         f"accuracy falls from {evidence.model.accuracy:.3f} to {evidence.without_circuit.accuracy:.3f}; "
         f"with {'it' if count == 1 else 'them'} alone it is {evidence.circuit.accuracy:.3f}."
     )
-    return Verdict(named or "", level, text, tuple(caveats))
-
-
-_WORDS = {
-    "in_context": "in context, with an induction circuit",
-    "in_weights": "from memory, with associations stored in its weights",
-    "mixed": "both in context and from memory",
-}
-
-
-def _mechanism(circuit: Circuit) -> str | None:
-    roles = set(circuit.by_role())
-    in_context = {"alpha", "beta", "gamma"} <= roles
-    in_weights = "delta" in roles
-    if in_context and in_weights:
-        return "mixed"
-    if in_context:
-        return "in_context"
-    return "in_weights" if in_weights else None
+    return Verdict(mechanism.name, level, text, tuple(caveats))
 
 
 def _cheapest(evidence: Evidence) -> str:

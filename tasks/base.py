@@ -92,7 +92,10 @@ class Task(ABC):
     @property
     @abstractmethod
     def reference_circuit(self) -> tuple[str, ...]:
-        """Coordinate ids of the least circuit that solves the task: fewest layers, a head for each job."""
+        """Coordinate ids of the least circuit that solves the task: fewest layers, a head for each job.
+
+        It holds the auxiliary coordinates without which the others cannot come within 1e-3 of the optimal loss.
+        """
 
     @abstractmethod
     def sample(self, contexts: int, generator: torch.Generator) -> Batch:

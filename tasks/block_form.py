@@ -89,17 +89,19 @@ class LinkedParts:
         matches: one for each link, in the order of `links`; for a chain, one for each step.
         readout: copying of what was found.
         finders: the heads that match, one for each step.
+        auxiliaries: what keeps them off places that fit a link by accident; negative.
     """
 
     alphas: dict[int, str]
     matches: tuple[str, ...]
     readout: str
     finders: tuple[str, ...]
+    auxiliaries: tuple[str, ...]
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """All ids, in the order in which they act."""
-        return (*self.alphas.values(), *self.matches, self.readout)
+        """All ids: those with a named role in the order in which they act, then the auxiliaries."""
+        return (*self.alphas.values(), *self.matches, self.readout, *self.auxiliaries)
 
 
 def linked_parts(form: BlockForm, *, heads: Mapping[str, str] | None = None) -> LinkedParts:
@@ -109,6 +111,14 @@ def linked_parts(form: BlockForm, *, heads: Mapping[str, str] | None = None) -> 
     the block whose links all hold, their scores adding up, and one more for each further step of a chain. What it finds
     there, or what was brought there, is read out. Two layers are the least when anything has to be brought: what stood
     in another slot is not in a token's own embedding.
+
+    A single match can hold by accident, and the circuit then needs an auxiliary coordinate that removes the place:
+
+    - The first position has nothing before it, so what a mover brings there is its own token, and it fits when that is
+      the token asked for: the head is pushed off the asked token itself. (Several links never all fit there.)
+    - A match where the token stands fits the query's own place as well: the head is pushed off that place.
+    - In a chain, the token that one step brought stands in two blocks, as an end and as a beginning. What follows each
+      of the two fits, so the head is pushed off the place next to the one before.
 
     Args:
         form: without `differs`.
@@ -128,4 +138,18 @@ def linked_parts(form: BlockForm, *, heads: Mapping[str, str] | None = None) -> 
     brought = form.meeting - form.answer
     found = finders[-1] if brought == 0 else f"{movers[brought]}.{finders[-1]}"
     alphas = {k: f"{head}/score/q:res/k:res/offset+{k}" for k, head in movers.items()}
-    return LinkedParts(alphas, tuple(matches), f"readout/via:{found}/same", finders)
+    auxiliaries = _kept_off(form, finders, asked=path[form.links[0].back])
+    return LinkedParts(alphas, tuple(matches), f"readout/via:{found}/same", finders, auxiliaries)
+
+
+def _kept_off(form: BlockForm, finders: tuple[str, ...], *, asked: str) -> tuple[str, ...]:
+    if len(form.links) > 1:
+        return ()
+    link = form.links[0]
+    if link.slot == form.meeting:
+        # What is matched and read at one place is right there too.
+        return (f"{finders[0]}/score/q:res/k:res/offset+0",) if link.back == 0 and form.answer != link.slot else ()
+    out = [f"{finders[0]}/score/q:{asked}/k:res/same"]
+    for before, head in pairwise(finders):
+        out += [f"{head}/score/q:{before}/k:res/same", f"{head}/score/q:{before}/k:res/offset-1"]
+    return tuple(out)

@@ -161,7 +161,8 @@ class PairTask(BlockListTask):
     def reference_circuit(self) -> tuple[str, ...]:
         """The linking circuit where the context tells something new, memory where it does not tell all.
 
-        At burstiness 1 or more the queried pair always stands in the context and the linking circuit is enough.
+        At burstiness 1 or more the queried pair always stands in the context and the linking circuit is enough. Where
+        both are needed, a rare query without its pair can only be hedged; what does that is left out here.
         """
         backwards = self.is_directed and self.form.answer == 0
         memory = ("readout/via:res/assoc-reverse" if backwards else "readout/via:res/assoc",)

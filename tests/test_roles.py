@@ -15,7 +15,8 @@ def moves(*still: str):
 
 
 def role(name: str, value: float = 5.0, *, circuit: tuple[str, ...] = INDUCTION, still: tuple[str, ...] = ()) -> str:
-    return base_role(CoordinateId.parse(name), value, [CoordinateId.parse(other) for other in circuit], moves(*still))
+    units = [(CoordinateId.parse(other), 1.0) for other in circuit]
+    return base_role(CoordinateId.parse(name), value, units, moves(*still))
 
 
 def test_the_canonical_induction_head():
@@ -30,7 +31,8 @@ def test_the_canonical_induction_head():
         ("L0H0/score/q:res/k:res/offset+0", "auxiliary"),  # attention to oneself
         ("L0H1/score/q:res/k:res/offset+1", "auxiliary"),  # nothing reads this head
         ("L1H0/score/q:res/k:res/offset+1", "alpha"),  # gamma reads L1H0
-        ("L1H0/score/q:res/k:res/same", "auxiliary"),  # matches without an upstream head
+        ("L1H0/score/q:res/k:res/same", "beta"),  # matches where the token stands, and gamma reads L1H0
+        ("L0H0/score/q:res/k:res/same", "auxiliary"),  # the same in a head that no gamma reads
         ("L1H0/score/q:L0H0/k:res/same", "beta"),  # either side may have come through a head
         ("L1H0/score/q:res/k:L0H0/assoc", "auxiliary"),
         ("L1H0/score/q:const/k:L0H0/word", "auxiliary"),
@@ -57,13 +59,33 @@ def test_only_positive_coordinates_have_a_named_role(name, value):
 def test_a_head_that_attends_to_the_query_itself_moves_nothing():
     assert role("readout/via:L1H0/assoc", still=("L1H0",)) == "delta"
     assert role("readout/via:L1H0/same", still=("L1H0",)) == "auxiliary"
-    assert role("L1H0/score/q:res/k:L0H0/same", still=("L0H0",)) == "auxiliary"
+    # The token then stands where it is matched, which is a beta only where a gamma reads it.
+    assert role("L1H0/score/q:res/k:L0H0/same", still=("L0H0",), circuit=()) == "auxiliary"
+    assert role("L1H0/score/q:res/k:L0H0/same", still=("L0H0",)) == "beta"
+
+
+@pytest.mark.parametrize(
+    ("readout", "value", "still", "expected"),
+    [
+        ("readout/via:L1H0/same", 5.0, (), "beta"),
+        ("readout/via:L0H0.L1H0/same", 5.0, (), "beta"),  # read back: what a lower head had brought there
+        ("readout/via:L1H0.L2H0/same", 5.0, (), "beta"),  # passed on
+        ("readout/via:L1H0/same", -5.0, (), "auxiliary"),  # inhibition is no copying
+        ("readout/via:L1H0/same", 5.0, ("L1H0",), "auxiliary"),  # the head attends to the query itself
+        ("readout/via:L1H1/same", 5.0, (), "auxiliary"),  # another head is read
+        ("readout/via:L1H0/assoc", 5.0, (), "auxiliary"),
+    ],
+)
+def test_a_match_where_the_token_stands_is_a_beta_when_a_gamma_reads_its_head(readout, value, still, expected):
+    match, other = CoordinateId.parse("L1H0/score/q:res/k:res/same"), CoordinateId.parse(readout)
+    assert base_role(match, 5.0, [(match, 5.0), (other, value)], moves(*still)) == expected
+    assert base_role(match, -5.0, [(match, -5.0), (other, value)], moves(*still)) == "auxiliary"
 
 
 def test_content_moved_exactly_half_counts_as_staying():
     name = CoordinateId.parse(GAMMA)
-    assert base_role(name, 1.0, [name], lambda path: 0.5) == "auxiliary"
-    assert base_role(name, 1.0, [name], lambda path: 0.49) == "gamma"
+    assert base_role(name, 1.0, [(name, 1.0)], lambda path: 0.5) == "auxiliary"
+    assert base_role(name, 1.0, [(name, 1.0)], lambda path: 0.49) == "gamma"
 
 
 def assign(*names: str) -> dict[str, str]:
@@ -88,7 +110,7 @@ def test_a_role_held_in_several_layers_is_numbered_in_their_order():
         "L2H1/score/q:L1H0/k:L0H0/same": "beta_2",
         ALPHA: "alpha",
         "L1H0/score/q:res/k:res/same": "auxiliary",
-        "L2H0/score/q:res/k:res/same": "auxiliary",
+        "L2H0/score/q:res/k:res/same": "beta_2",
     }
 
 
@@ -110,4 +132,4 @@ def test_the_empty_path_stays_whatever_it_is_asked():
     """`stay` is never consulted for content that no head moved."""
     never = lambda path: 1 / 0  # noqa: E731
     name = CoordinateId.parse("readout/via:res/assoc")
-    assert name.paths == (Path(),) and base_role(name, 1.0, [name], never) == "delta"
+    assert name.paths == (Path(),) and base_role(name, 1.0, [(name, 1.0)], never) == "delta"

@@ -16,6 +16,8 @@ from imir_lens.verdict import LEVELS, Verdict, judge
 
 ALPHA, BETA, GAMMA = "L0H0/score/q:res/k:res/offset+1", "L1H0/score/q:res/k:L0H0/same", "readout/via:L1H0/same"
 DELTA, GATE = "readout/via:res/assoc", "L1H0/score/q:res/k:res/same"
+HERE, BIAS = "L1H0/score/q:res/k:res/same", "L1H0/score/q:const/k:res/noun"
+NEAR, BACK = "readout/via:L0H0/same", "readout/via:L0H0.L1H0/same"
 INDUCTION = {ALPHA: 6.0, BETA: 20.0, GAMMA: 15.0, GATE: -2.0}
 BAYES, CHANCE, GOOD, GONE = Score(0.0, 1.0), Score(4.0, 0.02), Score(0.01, 0.99), Score(5.0, 0.02)
 
@@ -90,16 +92,44 @@ def verdict(
         ({DELTA: 5.0}, "in_weights"),
         (INDUCTION | {DELTA: 5.0}, "mixed"),
         ({ALPHA: 6.0, BETA: 20.0, GAMMA: 15.0}, "in_context"),
-        ({BETA: 20.0, GAMMA: 15.0}, "not_detected"),  # two thirds of an induction head
+        ({BETA: 20.0, GAMMA: 15.0}, "in_context"),  # what is copied depends on the match
         ({ALPHA: 6.0, BETA: 20.0}, "not_detected"),
-        ({ALPHA: 6.0, GAMMA: 15.0}, "not_detected"),
+        ({ALPHA: 6.0, GAMMA: 15.0}, "not_detected"),  # another head is read
+        ({ALPHA: 6.0, NEAR: 15.0}, "in_context"),
+        ({GAMMA: 15.0}, "not_detected"),  # nothing steers it
+        ({GATE: -2.0, GAMMA: 15.0}, "not_detected"),
+        ({BIAS: 2.0, GAMMA: 15.0}, "in_context"),
+        ({BIAS: -2.0, GAMMA: 15.0}, "not_detected"),
+        ({BIAS: 2.0, NEAR: 15.0}, "not_detected"),  # steers another head
+        ({BIAS: 2.0, GAMMA: -15.0}, "not_detected"),
+        ({BIAS: 2.0, DELTA: 5.0}, "in_weights"),
         ({GATE: -2.0}, "not_detected"),
-        ({BETA: 20.0, GAMMA: 15.0, DELTA: 5.0}, "in_weights"),
+        ({BETA: 20.0, GAMMA: 15.0, DELTA: 5.0}, "mixed"),
         ({ALPHA: 6.0, BETA: 20.0, GAMMA: -15.0}, "not_detected"),
     ],
 )
 def test_the_mechanism_follows_from_the_roles(values, mechanism):
     assert verdict(values).mechanism == mechanism
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (INDUCTION, "with an induction circuit: alpha"),
+        (
+            {ALPHA: 6.0, HERE: 20.0, BACK: 15.0},
+            "by matching a token and copying what stands a fixed distance from it: alpha",
+        ),
+        ({HERE: 20.0, GAMMA: 15.0}, "by matching and copying: beta"),
+        ({BETA: 20.0, GAMMA: 15.0}, "by matching and copying: beta"),
+        ({ALPHA: 6.0, NEAR: 15.0}, "by looking a fixed distance back and copying: alpha"),
+        ({BIAS: 2.0, GAMMA: 15.0}, "by attending and copying: gamma"),
+        ({DELTA: 5.0}, "from memory, with associations stored in its weights: delta"),
+        ({BIAS: 2.0, GAMMA: 15.0, DELTA: 5.0}, "both in context and from memory: gamma"),
+    ],
+)
+def test_the_words_follow_from_what_steers_the_copying(values, words):
+    assert words in verdict(values).text
 
 
 def test_full_evidence_says_so():

@@ -5,7 +5,7 @@ above them matches; `imir_lens.tasks.block_form` derives these parts from a task
 a token's embedding does not say what stands beside it, so one layer has to bring that before another can compare it,
 or read it at a place that was found.
 
-Each circuit is the task's reference circuit, and what else is needed to come within 1e-3 of the Bayes loss.
+Each circuit is the task's reference circuit, with values that come within 1e-3 of the Bayes loss.
 """
 
 from collections.abc import Mapping
@@ -123,8 +123,7 @@ def inversion_circuit(
 
     Args:
         alpha: attention to the previous position.
-        beta: match of the query's word with the key's own. It compares tokens where they stand, so its role is
-            auxiliary in the sense of `imir_lens.roles`.
+        beta: match of the query's word with the key's own. It compares tokens where they stand.
         gamma: copying of what alpha brought to the attended place to its own logit.
         not_here: attention of beta's head to the query's own place (auxiliary, negative).
         heads: where `alpha_1` and `beta_1` live; default L0H0 and L1H0.

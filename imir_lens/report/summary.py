@@ -7,6 +7,7 @@ from typing import Any
 
 from imir_lens.figures.style import Real, number
 from imir_lens.report.words import ROLE_MEANINGS
+from imir_lens.verdict import FEWEST_CONTEXTS
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,9 @@ def not_detected_notes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     )
     if not _solves("model", evaluation):
         reason = "The model does not solve this task, so there is no mechanism to find: is it the right task?"
+    elif evaluation.get("search_contexts", FEWEST_CONTEXTS) < FEWEST_CONTEXTS:
+        searched = evaluation["search_contexts"]
+        reason = f"The model solves the task, but {searched} contexts to search on are too few to tell how."
     elif not _solves("projection", evaluation):
         reason = "The model solves the task but its coordinates alone do not: what it does lies outside them."
     else:

@@ -7,7 +7,7 @@ from imir_lens.ids import CoordinateId, Path
 
 ROLE_MEANINGS: Final[dict[str, str]] = {
     "alpha": "position: a head attends a fixed distance back, and what it fetches is read further on",
-    "beta": "match: a head attends where a fetched token equals the current one",
+    "beta": "match: a head attends where a token, or one fetched there, equals the one looked for",
     "gamma": "copy: an attended token is written to the output as itself",
     "delta": "memory: the output is raised for the fixed associate of a token, whatever the context says",
     "auxiliary": "whatever else the circuit needs",
@@ -76,7 +76,7 @@ def _offset(head: str, identity: CoordinateId, k: int, towards: str) -> str:
     return f"{head} {towards} the position {_count(abs(k))} {direction}."
 
 
-def _score(identity: CoordinateId, value: Real | None) -> str:
+def _score(identity: CoordinateId, role: str, value: Real | None) -> str:
     head = f"Head {identity.head}"
     less = value is not None and value < 0
     towards = "attends away from" if less else "attends to"
@@ -86,7 +86,7 @@ def _score(identity: CoordinateId, value: Real | None) -> str:
     if identity.offset is not None:
         return _offset(head, identity, identity.offset, towards)
     if relation == "same":
-        if raw:
+        if raw and base_role(role) != "beta":
             return f"{head} is {'pushed away from' if less else 'drawn to'} the same token itself."
         if key is not None and not key.heads:
             return f"{head} {place} the key token equals {fetched(query)}."
@@ -154,4 +154,4 @@ def describe(identity: str, role: str, value: Real | None = None) -> str:
         CoordinateError: when the id does not parse.
     """
     parsed = CoordinateId.parse(identity)
-    return _score(parsed, value) if parsed.is_score else _readout(parsed, role, value)
+    return _score(parsed, role, value) if parsed.is_score else _readout(parsed, role, value)

@@ -70,6 +70,10 @@ def test_an_absence_is_explained_by_the_accuracies_the_verdict_goes_by():
             evaluation["model"] = {"loss": loss, "accuracy": model}
             evaluation["projection"] = {"loss": loss, "accuracy": projection}
             assert reason in dict(summary.not_detected_notes(report))["What this says"]
+    for contexts, reason in ((31, "but 31 contexts to search on are too few to tell how"), (32, "passed the checks")):
+        evaluation["search_contexts"] = contexts
+        assert reason in dict(summary.not_detected_notes(report))["What this says"]
+    evaluation["search_contexts"] = 31
     evaluation["bayes"]["accuracy"] = 0.2  # nothing to gain: the model gains nothing
     evaluation["model"]["accuracy"] = 0.2
     assert "does not solve" in dict(summary.not_detected_notes(report))["What this says"]

@@ -36,6 +36,7 @@ from imir_lens.report.words import EVIDENCE_LEVELS, describe, evidence_step
         ),
         ("L1H0/score/q:res/k:res/same", "auxiliary", -2.0, "Head L1H0 is pushed away from the same token itself."),
         ("L1H0/score/q:res/k:res/same", "auxiliary", 2.0, "Head L1H0 is drawn to the same token itself."),
+        ("L1H0/score/q:res/k:res/same", "beta", 2.0, "Head L1H0 attends where the key token equals the current token."),
         (
             "L1H0/score/q:res/k:res/assoc",
             "auxiliary",

@@ -5,7 +5,9 @@ from imir_lens.tasks.block_form import BlockForm, Link, linked_parts
 
 def test_the_form_gives_the_reference_circuits():
     alpha, beta = "L0H0/score/q:res/k:res/offset+1", "L1H0/score/q:res/k:L0H0/same"
-    assert Inversion().reference_circuit == (alpha, "L1H0/score/q:res/k:res/same", "readout/via:L0H0.L1H0/same")
+    matched = "L1H0/score/q:res/k:res/same"
+    not_here = "L1H0/score/q:res/k:res/offset+0"
+    assert Inversion().reference_circuit == (alpha, matched, "readout/via:L0H0.L1H0/same", not_here)
     conjunction = (
         alpha,
         "L0H1/score/q:res/k:res/offset+2",
@@ -15,7 +17,7 @@ def test_the_form_gives_the_reference_circuits():
     )
     assert Retrieval().reference_circuit == conjunction
     assert Ngram().reference_circuit == conjunction
-    assert Ngram(n=2).reference_circuit == Copy().reference_circuit == (alpha, beta, "readout/via:L1H0/same")
+    assert Ngram(n=2).reference_circuit == Copy().reference_circuit == (alpha, beta, "readout/via:L1H0/same", matched)
     assert len(Ngram(n=5).reference_circuit) == 2 * 4 + 1
     assert Copy(gap=2).reference_circuit == ("L0H0/score/q:res/k:res/offset+9", "readout/via:L0H0/same")
     assert Inversion(burstiness=0.5, f_r=0.5, pairs=7).reference_circuit[-1] == "readout/via:res/assoc-reverse"

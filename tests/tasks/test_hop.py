@@ -104,6 +104,7 @@ def test_reference_circuit_has_one_matching_head_for_each_hop():
         "L0H0/score/q:res/k:res/offset+1",
         "L1H0/score/q:res/k:L0H0/same",
         "readout/via:L1H0/same",
+        "L1H0/score/q:res/k:res/same",
     )
     three = Hop(hops=3, chains=1).reference_circuit
     assert three == (
@@ -112,6 +113,11 @@ def test_reference_circuit_has_one_matching_head_for_each_hop():
         "L2H0/score/q:L1H0/k:L0H0/same",
         "L3H0/score/q:L2H0/k:L0H0/same",
         "readout/via:L3H0/same",
+        "L1H0/score/q:res/k:res/same",
+        "L2H0/score/q:L1H0/k:res/same",
+        "L2H0/score/q:L1H0/k:res/offset-1",
+        "L3H0/score/q:L2H0/k:res/same",
+        "L3H0/score/q:L2H0/k:res/offset-1",
     )
     assert [str(CoordinateId.parse(text)) for text in three] == list(three)
 

@@ -219,6 +219,7 @@ def test_association_is_an_involution_without_fixed_points_on_the_common_words()
 )
 def test_reference_circuit_is_the_least_one_that_solves_the_task(knobs, circuit):
     context = ("L0H0/score/q:res/k:res/offset+1", "L1H0/score/q:res/k:L0H0/same", "readout/via:L1H0/same")
+    context += ("L1H0/score/q:res/k:res/same",)
     weights = ("readout/via:res/assoc",)
     expected = {"context": context, "weights": weights, "both": context + weights}[circuit]
     assert Recall(**knobs).reference_circuit == expected
