@@ -81,7 +81,7 @@ class CausalTask(ABC):
 
     @abstractmethod
     def pair_log_likelihood(
-        self, values: Shaped[Tensor, "*batch position *dim"]
+        self, values: Shaped[Tensor, "..."]
     ) -> Float[Tensor, "*batch position position"]:
         """Return `log p(x_h | x_h')` at `[…, h, h']` for all pairs, up to a constant over h'."""
 
