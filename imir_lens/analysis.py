@@ -13,6 +13,7 @@ from imir_lens.explained import Capture, Explained, capture, explain
 from imir_lens.heads import HeadSummary, summarise_heads
 from imir_lens.lens_model import LensModel
 from imir_lens.projector import ImirProjector
+from imir_lens.redundancy import Sufficiency, separate_circuits, verify_separate
 from imir_lens.tasks.base import Batch, Task
 from imir_lens.verdict import Verdict, judge
 
@@ -34,6 +35,7 @@ class Analysis:
         projector: fitted to the model.
         circuit: detected on the search contexts.
         evidence: ablations on the test contexts.
+        separate: circuits without a common unit that each do the task alone, with the test of each; empty below two.
         explained: variance explained on the test contexts.
         captured: patterns, scores and logits of the model on the first 128 test contexts.
         heads: one row a head.
@@ -49,6 +51,7 @@ class Analysis:
     projector: ImirProjector
     circuit: Circuit
     evidence: Evidence
+    separate: tuple[Sufficiency, ...]
     explained: Explained
     captured: Capture
     heads: list[HeadSummary]
@@ -115,6 +118,8 @@ def run_analysis(
 
     progress("ablate it in the model")
     evidence = gather_evidence(model, circuit, test_batch)
+    apart = separate_circuits(circuit, search_batch, stay=stay)
+    separate = verify_separate(model, apart, test_batch) if len(apart) > 1 else ()
     captured = capture(model, heads, test_batch[:128])
     explained = explain(captured, coordinates, test_batch[:128])
 
@@ -130,6 +135,11 @@ def run_analysis(
         notes.append(
             f"{projector.n_cut_} of {projector.n_cut_ + len(projector.space_.paths)} paths were cut; "
             f"no coordinate that reads through them exceeds {projector.cut_:.3g}."
+        )
+    if separate:
+        notes.append(
+            f"{len(separate)} circuits without a common unit each do the task alone in the surrogate; what is called "
+            "the circuit here is all of them together."
         )
     verdict = judge(
         circuit,
@@ -148,6 +158,7 @@ def run_analysis(
         projector=projector,
         circuit=circuit,
         evidence=evidence,
+        separate=separate,
         explained=explained,
         captured=captured,
         heads=summarise_heads(coordinates, circuit, explained, captured.patterns, test_batch[:128]),

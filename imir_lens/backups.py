@@ -91,6 +91,10 @@ def _carries(meter: Meter, known: list[int], found: list[int], everything: Bool[
 def _survives(
     meter: Meter, rest: Bool[Tensor, " coordinate"], everything: Bool[Tensor, " coordinate"], share: Score
 ) -> bool:
-    nothing, projection, left = meter.score(torch.zeros_like(rest)), meter.score(everything), meter.score(rest)
+    return keeps(meter.score(rest), meter.score(torch.zeros_like(rest)), meter.score(everything), share)
+
+
+def keeps(left: Score, nothing: Score, projection: Score, share: Score) -> bool:
+    """Whether a score keeps at least these shares of what the projection gains over "nothing", loss and accuracy."""
     accurate = left.accuracy - nothing.accuracy >= share.accuracy * (projection.accuracy - nothing.accuracy)
     return accurate and nothing.loss - left.loss >= share.loss * (nothing.loss - projection.loss)

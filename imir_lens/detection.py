@@ -31,7 +31,7 @@ from imir_lens.tasks.base import Batch
 _log = logging.getLogger(__name__)
 
 # Coordinates this much smaller than the largest are float32 rounding, and are treated as absent throughout.
-_NEGLIGIBLE = 1e-6
+NEGLIGIBLE = 1e-6
 # Nothing is searched for when the projection itself does not do the task: it must close this share of the loss.
 _WORTH_SEARCHING = 0.1
 
@@ -112,7 +112,7 @@ def detect(
     started = time.perf_counter()
     surrogate = Surrogate(coordinates.space)
     meter = Meter(surrogate, coordinates.values, batch)
-    everything = coordinates.values.abs() > _NEGLIGIBLE * coordinates.values.abs().max()
+    everything = coordinates.values.abs() > NEGLIGIBLE * coordinates.values.abs().max()
     if candidates is not None:
         everything &= candidates.to(everything.device)
     nothing, projection = meter.score(torch.zeros_like(everything)), meter.score(everything)

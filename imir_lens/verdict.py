@@ -102,6 +102,12 @@ def judge(
     return Verdict(mechanism.name, level, text, tuple(caveats))
 
 
+def suffices(alone: Score, model: Score, chance: Score) -> bool:
+    """Whether a part of the model, alone, keeps at least half of the accuracy that the model has over chance."""
+    gain = model.accuracy - chance.accuracy
+    return gain > 0 and alone.accuracy - chance.accuracy >= _KEEPS * gain
+
+
 def _cheapest(evidence: Evidence) -> str:
     """Say which role's removal costs the model least."""
     named = {role: removal.model.loss for role, removal in evidence.roles.items() if role != "auxiliary"}
@@ -113,14 +119,13 @@ def _level(circuit: Circuit, evidence: Evidence, chance: Score, gain: float, sta
     gap = max(chance.loss - evidence.model.loss, 0.0)
     named = [removal.model for role, removal in evidence.roles.items() if role != "auxiliary"]
     lost = evidence.model.accuracy - evidence.without_circuit.accuracy
-    kept = evidence.circuit.accuracy - chance.accuracy
     # Where one mechanism backs another up, no role need cost anything alone: that is what the joint ablation is for.
     costly = all(score.loss - evidence.model.loss > _COSTS * gap for score in named) or bool(circuit.backups)
     reached = (
         bool(circuit.units),
         bool(named) and costly,
         bool(circuit.units) and gain > 0 and lost >= _KEEPS * gain,
-        gain > 0 and kept >= _KEEPS * gain,
+        suffices(evidence.circuit, evidence.model, chance),
         stability is not None and stability >= _STABLE,
     )
     level = LEVELS[0]

@@ -10,8 +10,10 @@ from imir_lens.analysis import Analysis
 from imir_lens.compat import tl_version
 from imir_lens.detection import Unit
 from imir_lens.evidence import Removal
+from imir_lens.redundancy import Sufficiency
 from imir_lens.report.words import describe
 from imir_lens.roles import base_of
+from imir_lens.verdict import suffices
 
 _MOST_COORDINATES, _MOST_EXAMPLES, _MOST_HEADS = 200, 4, 8
 _ABLATION = (
@@ -73,6 +75,7 @@ def report_data(analysis: Analysis, *, command: str) -> dict[str, Any]:
                 for role, units in circuit.by_role().items()
             ],
             "backups": list(circuit.backups),
+            "separate": [_separate(one, analysis) for one in analysis.separate],
             "faithfulness": evidence.faithfulness if found else None,
             "completeness": evidence.completeness if found else None,
             "minimal": circuit.minimal,
@@ -113,6 +116,15 @@ def _removal(removal: Removal) -> dict[str, Any]:
     return {
         "loss_if_removed": {"surrogate": removal.surrogate.loss, "model": removal.model.loss},
         "accuracy_if_removed": {"surrogate": removal.surrogate.accuracy, "model": removal.model.accuracy},
+    }
+
+
+def _separate(alone: Sufficiency, analysis: Analysis) -> dict[str, Any]:
+    return {
+        "units": [str(unit.id) for unit in alone.circuit.units],
+        "loss": {"surrogate": alone.surrogate.loss, "model": alone.model.loss},
+        "accuracy": {"surrogate": alone.surrogate.accuracy, "model": alone.model.accuracy},
+        "sufficient": suffices(alone.model, analysis.evidence.model, analysis.chance),
     }
 
 

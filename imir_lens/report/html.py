@@ -122,6 +122,8 @@ def render_html(report: Mapping[str, Any]) -> str:
             faithfulness_note=summary.faithfulness_note(report),
             units=tables.units_table(report),
             roles=tables.roles_table(report),
+            separate=tables.separate_table(report),
+            separate_note=summary.separate_note(report),
             evaluation=tables.evaluation_table(report),
             heads=tables.heads_table(report),
             coordinates=tables.coordinates_table(report),

@@ -89,6 +89,9 @@ def render_markdown(report: Mapping[str, Any], *, figures: bool = True) -> str:
     if report["circuit"]["units"]:
         parts += [table(tables.units_table(report)), table(tables.roles_table(report))]
         parts.append(f"{text(summary.faithfulness_note(report))}\n")
+        separate = tables.separate_table(report)
+        if separate is not None:
+            parts += [f"{text(summary.separate_note(report))}\n", table(separate)]
     else:
         parts.append("No unit survived.\n")
     parts.append("## Which coordinates matter\n")

@@ -65,6 +65,21 @@ def faithfulness_note(report: Mapping[str, Any]) -> str:
     )
 
 
+def separate_note(report: Mapping[str, Any]) -> str:
+    """Say how many circuits are each sufficient; empty when there are not two separate ones."""
+    found = report["circuit"].get("separate", [])
+    if len(found) < 2:
+        return ""
+    proven = sum(one["sufficient"] for one in found)
+    apart = f"{len(found)} circuits without a common unit each do the task alone in the surrogate"
+    if proven < 2:
+        return (
+            f"{apart}, but in the real model, with everything else removed, {proven or 'none'} of them is sufficient."
+        )
+    which = "they" if proven == len(found) else f"{proven} of them"
+    return f"{apart}, and {which} are each sufficient in the real model, with everything else removed."
+
+
 def _solves(name: str, evaluation: Mapping[str, Any]) -> bool:
     """Whether it gains half of the accuracy there is to gain over chance: the verdict's rule, which speaks beside."""
     chance = evaluation["chance"]["accuracy"]

@@ -73,6 +73,23 @@ def roles_table(report: Mapping[str, Any]) -> Table:
     return table
 
 
+def separate_table(report: Mapping[str, Any]) -> Table | None:
+    """Circuits without a common unit, each of them alone; None when there are not two."""
+    found = report["circuit"].get("separate", [])
+    if len(found) < 2:
+        return None
+    alone = ("loss alone (nats)", "accuracy alone")
+    numbers = tuple(Column(side, "number", group) for group in alone for side in ("surrogate", "model"))
+    table = Table(
+        "Separate circuits, each with everything else removed",
+        (Column("circuit"), Column("units", "code"), *numbers, Column("sufficient in the model")),
+    )
+    for k, one in enumerate(found, start=1):
+        row = [str(k), "\n".join(one["units"]), *_both(one["loss"]), *_both(one["accuracy"])]
+        table.rows.append([*row, "yes" if one["sufficient"] else "no"])
+    return table
+
+
 _EVALUATED: Final = {
     "model": ("model", "the model as it is"),
     "projection": ("surrogate", "a model made of all the coordinates, nothing else"),

@@ -1,6 +1,10 @@
+import pytest
 from sample_report import sample_report
 
 from imir_lens.report import summary, tables
+from imir_lens.report.html import render_html
+from imir_lens.report.markdown import render_markdown
+from imir_lens.report.validation import ReportError, validate
 
 
 def test_the_units_table_has_losses_and_accuracies_side_by_side():
@@ -77,3 +81,49 @@ def test_an_absence_is_explained_by_the_accuracies_the_verdict_goes_by():
     evaluation["bayes"]["accuracy"] = 0.2  # nothing to gain: the model gains nothing
     evaluation["model"]["accuracy"] = 0.2
     assert "does not solve" in dict(summary.not_detected_notes(report))["What this says"]
+
+
+def with_separate_circuits(*sufficient: bool) -> dict:
+    report = sample_report("mixed")
+    names = [unit["id"] for unit in report["circuit"]["units"]]
+    report["circuit"]["separate"] = [
+        {
+            "units": names[k : k + 2],
+            "loss": {"surrogate": 0.01, "model": 0.02},
+            "accuracy": {"surrogate": 0.999, "model": 0.987},
+            "sufficient": one,
+        }
+        for k, one in enumerate(sufficient)
+    ]
+    return report
+
+
+def test_separate_circuits_are_counted_and_listed():
+    said = {
+        (): "",
+        (True,): "",
+        (True, True): "2 circuits without a common unit each do the task alone in the surrogate, and they are each "
+        "sufficient in the real model",
+        (True, True, False): "and 2 of them are each sufficient",
+        (True, False): "but in the real model, with everything else removed, 1 of them is sufficient",
+        (False, False): "none of them is sufficient",
+    }
+    for sufficient, words in said.items():
+        report = with_separate_circuits(*sufficient)
+        note, table = summary.separate_note(report), tables.separate_table(report)
+        assert words in note and bool(note) == (table is not None) == bool(words)
+    assert table is not None and [row[-1] for row in table.rows] == ["no", "no"]
+    assert table.rows[0][1].split("\n") == report["circuit"]["separate"][0]["units"]
+    assert summary.separate_note(sample_report()) == "" and tables.separate_table(sample_report()) is None
+
+
+def test_html_and_markdown_show_separate_circuits():
+    report = with_separate_circuits(True, True)
+    validate(report)
+    for page in (render_html, render_markdown):
+        assert "2 circuits without a common unit" in page(report)
+        assert "Separate circuits, each with everything else removed" in page(report)
+        assert "Separate circuits" not in page(sample_report("mixed"))
+    del report["circuit"]["separate"][1]["units"]
+    with pytest.raises(ReportError, match="'units' is a required property"):
+        validate(report)
