@@ -5,8 +5,8 @@ with their last common ancestor i steps above the one and j above the other have
 
     P = (pi^i)ᵀ diag(mu) pi^j
 
-From it I = Σ P log(P / mu muᵀ), in nats, and chi² = Σ P² / (mu muᵀ) − 1. For a child and its parent P = diag(mu) pi, and
-chi²(pi) = Σ_ij mu_i pi_ij² / mu_j − 1.
+From it I = Σ P log(P / mu muᵀ), in nats, and chi² = Σ P² / (mu muᵀ) − 1. For a child and its parent P = diag(mu) pi,
+and chi²(pi) = Σ_ij mu_i pi_ij² / mu_j − 1.
 """
 
 import torch
