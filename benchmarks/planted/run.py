@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.partial import PartialRows
-from benchmarks.planted import transformer_lens_eap
+from benchmarks.planted import published_peers, transformer_lens_eap
 from benchmarks.planted.acdc import acdc
 from benchmarks.planted.attribution_patching import eap, eap_ig
 from benchmarks.planted.design import full_design, size_sweep, small_design
@@ -31,6 +31,7 @@ DETECTORS: dict[str, Callable[[Case], Finding]] = {
     "EAP (our implementation)": eap,
     "EAP-IG (our implementation)": eap_ig,
     "ACDC (our implementation)": acdc,
+    **published_peers.PUBLISHED,
 }
 
 
@@ -54,9 +55,7 @@ def measure(specs: Sequence[Spec], *, part: str = "design", kept: PartialRows | 
         kept: rows measured before, which are not measured again.
     """
     kept = kept or PartialRows()
-    detectors = dict(DETECTORS)
-    if not transformer_lens_eap.available():
-        del detectors["EAP (TransformerLens)"]
+    detectors = _present()
     rows: list[dict[str, Any]] = []
     warm = False
     for spec in track(specs, f"planted models, {part}", console=Console(stderr=True), disable=kept.path is None):
@@ -76,6 +75,13 @@ def measure(specs: Sequence[Spec], *, part: str = "design", kept: PartialRows | 
                     kept.add(keys[name], {**about, "detector": name, **_scored(detectors[name], case, patcher)})
         rows += [about] if about["excluded"] else [kept.get(keys[name]) or {} for name in detectors]
     return rows
+
+
+def _present() -> dict[str, Callable[[Case], Finding]]:
+    absent = set() if transformer_lens_eap.available() else {"EAP (TransformerLens)"}
+    # Our ACDC cuts the same edges as the published one, in the same time: one of them is enough.
+    absent |= {"ACDC (our implementation)"} if published_peers.available() else set(published_peers.PUBLISHED)
+    return {name: detector for name, detector in DETECTORS.items() if name not in absent}
 
 
 def _about(case: Case, patcher: EdgePatcher) -> dict[str, Any]:
