@@ -6,8 +6,8 @@ All detectors get the same models and contexts. Truth is what was planted: its c
 these use. A model that does its task with an accuracy below 0.9 is left out, before any detector has seen it.
 
 Peers are run by published code where it can be had: EAP by TransformerLens 4.3 or later; EAP, integrated gradients over
-edges and ACDC by the package `auto-circuit`, if it is installed (`published_peers` says how); it takes the place of our
-ACDC, which finds the same circuits in the same time. Of EAP-IG there is our implementation only: the package
+edges and ACDC by the package `auto-circuit`, if it is installed (`published_peers` says how). It takes the place of our
+ACDC, which finds the same circuits in about the same time. Of EAP-IG there is our implementation only: the package
 `circuitkit` 0.2 has it too, but requires TransformerLens 3.8, and its licence is no open-source one.
 """
 

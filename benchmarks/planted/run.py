@@ -79,7 +79,7 @@ def measure(specs: Sequence[Spec], *, part: str = "design", kept: PartialRows | 
 
 def _present() -> dict[str, Callable[[Case], Finding]]:
     absent = set() if transformer_lens_eap.available() else {"EAP (TransformerLens)"}
-    # Our ACDC cuts the same edges as the published one, in the same time: one of them is enough.
+    # Our ACDC cuts the same edges as the published one, in about the same time: one is enough.
     absent |= {"ACDC (our implementation)"} if published_peers.available() else set(published_peers.PUBLISHED)
     return {name: detector for name, detector in DETECTORS.items() if name not in absent}
 
