@@ -9,11 +9,14 @@ since, given the graph, positions depend on their parents alone, and parents are
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
+
+from imir_lens.errors import TaskError
 
 
 @dataclass(frozen=True)
@@ -73,16 +76,22 @@ class Episodes:
 
 
 class CausalTask(ABC):
-    """A task of episodes with an exact posterior over parents."""
+    """A task of episodes with an exact posterior over parents. Subclasses are frozen dataclasses: fields are knobs."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    @property
+    def knobs(self) -> dict[str, Any]:
+        """The knobs and their values."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
     @abstractmethod
     def sample_episodes(self, contexts: int, generator: torch.Generator, *, n_examples: int | None = None) -> Episodes:
         """Draw episodes; `n_examples` replaces the task's own number of examples L (0 leaves the query alone)."""
 
     @abstractmethod
-    def pair_log_likelihood(
-        self, values: Shaped[Tensor, "..."]
-    ) -> Float[Tensor, "*batch position position"]:
+    def pair_log_likelihood(self, values: Shaped[Tensor, "..."]) -> Float[Tensor, "*batch position position"]:
         """Return `log p(x_h | x_h')` at `[…, h, h']` for all pairs, up to a constant over h'."""
 
     @abstractmethod
@@ -94,25 +103,50 @@ class CausalTask(ABC):
     def posterior(self, episodes: Episodes) -> Float[Tensor, "context position position"]:
         """Return P(pa(h) = h' | examples) at `[context, h, h']`, exactly; rows of roots are zero.
 
-        The prior is uniform over candidates. Logarithms are added over examples, in float64.
+        The prior is uniform over candidates. Logarithms are added in float64, one example after another: memory does
+        not grow with their number.
         """
-        scores = self.pair_log_likelihood(episodes.examples).double().sum(dim=1)
+        nodes, device = episodes.n_nodes, episodes.values.device
+        scores = torch.zeros(len(episodes), nodes, nodes, dtype=torch.float64, device=device)
+        for example in episodes.examples.unbind(1):
+            scores += self.pair_log_likelihood(example)
         return masked_softmax(scores, episodes.candidates)
+
+    def predict(
+        self, weights: Float[Tensor, "context position position"], episodes: Episodes
+    ) -> Float[Tensor, "context position out"]:
+        """Return the prediction that trusts parents by these weights, knowing all that stands before each position."""
+        return self.predictive(weights, episodes.query)
 
     def bma(self, episodes: Episodes) -> Float[Tensor, "context position out"]:
         """Return the optimal prediction: Bayesian model averaging over parents."""
-        return self.predictive(self.posterior(episodes), episodes.query)
+        return self.predict(self.posterior(episodes), episodes)
 
     def known_graph(self, episodes: Episodes) -> Float[Tensor, "context position out"]:
         """Return the prediction of one who knows the parents: no prediction is better."""
         weights = torch.nn.functional.one_hot(episodes.parents.clamp(min=0), episodes.n_nodes).double()
-        return self.predictive(weights * (episodes.parents >= 0).unsqueeze(-1), episodes.query)
+        return self.predict(weights * (episodes.parents >= 0).unsqueeze(-1), episodes)
 
     def uniform(self, episodes: Episodes) -> Float[Tensor, "context position out"]:
         """Return the prediction of one who learned nothing about the graph: all candidates alike."""
-        weights = masked_softmax(torch.zeros(episodes.candidates.shape, dtype=torch.float64), episodes.candidates.cpu())
-        weights = weights.to(episodes.values.device).expand(len(episodes), -1, -1)
-        return self.predictive(weights, episodes.query)
+        return self.predict(uniform_weights(episodes), episodes)
+
+    def _require(self, holds: bool, inequality: str, *knobs: str) -> None:
+        """Raise the one line that names the inequality and the values of its knobs."""
+        if not holds:
+            values = ", ".join(f"{knob}={getattr(self, knob)}" for knob in knobs)
+            raise TaskError(f"{self.name} needs {inequality}: {values}")
+
+
+def earlier_positions(count: int) -> Bool[Tensor, "position position"]:
+    """Return the candidates of a tree: every earlier position."""
+    return torch.ones(count, count, dtype=torch.bool).tril(-1)
+
+
+def uniform_weights(episodes: Episodes) -> Float[Tensor, "context position position"]:
+    """Return equal weights for all candidates of a position: the prior."""
+    scores = torch.zeros(episodes.candidates.shape, dtype=torch.float64, device=episodes.values.device)
+    return masked_softmax(scores, episodes.candidates).expand(len(episodes), -1, -1)
 
 
 def masked_softmax(
@@ -130,4 +164,16 @@ def parent_loss(weights: Float[Tensor, "context position position"], episodes: E
     """
     asked = episodes.asked
     chosen = weights.gather(2, episodes.parents.clamp(min=0).unsqueeze(2)).squeeze(2)[:, asked]
-    return -chosen.clamp(min=torch.finfo(weights.dtype).tiny).log().mean()
+    return 0 - chosen.clamp(min=torch.finfo(weights.dtype).tiny).log().mean()  # no −0
+
+
+def prediction_loss(predicted: Float[Tensor, "context position out"], episodes: Episodes) -> Float[Tensor, ""]:
+    """Return the mean loss of predictions at asked positions of the query.
+
+    That is `−log predicted[h, x_h]` in nats for tokens, and the squared error `|predicted[h] − x_h|²` for vectors.
+    """
+    asked, query = episodes.asked, episodes.query
+    if query.is_floating_point():
+        return (predicted - query).square().sum(2)[:, asked].mean()
+    chosen = predicted.gather(2, query.unsqueeze(2)).squeeze(2)[:, asked]
+    return -chosen.clamp(min=torch.finfo(predicted.dtype).tiny).log().mean()
