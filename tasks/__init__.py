@@ -6,16 +6,21 @@ Importing this package and listing the names does not import torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from imir_lens.tasks.registry import make_task, parse_knobs, register, task_class, task_names
+from imir_lens.tasks.registry import causal_task, make_task, parse_knobs, register, task_class, task_names
 
 if TYPE_CHECKING:
     from imir_lens.tasks.base import Batch, Task
     from imir_lens.tasks.block_form import BlockForm, Link
     from imir_lens.tasks.block_list import BlockListTask
+    from imir_lens.tasks.causal_tree import CausalTree
     from imir_lens.tasks.copy import Copy
+    from imir_lens.tasks.episodes import CausalTask, Episodes
+    from imir_lens.tasks.fixed_graph import FixedGraph
     from imir_lens.tasks.hop import Hop
     from imir_lens.tasks.inversion import Inversion
     from imir_lens.tasks.ioi import Ioi
+    from imir_lens.tasks.lag_chain import LagChain
+    from imir_lens.tasks.linear_dynamics import LinearDynamics
     from imir_lens.tasks.ngram import Ngram
     from imir_lens.tasks.recall import Recall
     from imir_lens.tasks.retrieval import Retrieval
@@ -24,15 +29,22 @@ __all__ = [
     "Batch",
     "BlockForm",
     "BlockListTask",
+    "CausalTask",
+    "CausalTree",
     "Copy",
+    "Episodes",
+    "FixedGraph",
     "Hop",
     "Inversion",
     "Ioi",
+    "LagChain",
+    "LinearDynamics",
     "Link",
     "Ngram",
     "Recall",
     "Retrieval",
     "Task",
+    "causal_task",
     "make_task",
     "parse_knobs",
     "register",
@@ -44,10 +56,16 @@ _HOMES = {
     "Batch": "base",
     "BlockForm": "block_form",
     "BlockListTask": "block_list",
+    "CausalTask": "episodes",
+    "CausalTree": "causal_tree",
     "Copy": "copy",
+    "Episodes": "episodes",
+    "FixedGraph": "fixed_graph",
     "Hop": "hop",
     "Inversion": "inversion",
     "Ioi": "ioi",
+    "LagChain": "lag_chain",
+    "LinearDynamics": "linear_dynamics",
     "Link": "block_form",
     "Ngram": "ngram",
     "Recall": "recall",

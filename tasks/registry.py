@@ -11,11 +11,25 @@ from imir_lens.errors import TaskError, did_you_mean
 
 if TYPE_CHECKING:
     import imir_lens.tasks.base
+    import imir_lens.tasks.episodes
 
 MOST_TOKENS = 1_000_000
 MOST_POSITIONS = 8_192
 # Each is registered by the module of its name.
-BUILT_IN = ("recall", "hop", "inversion", "retrieval", "ngram", "ioi", "copy")
+BUILT_IN = (
+    "recall",
+    "hop",
+    "inversion",
+    "retrieval",
+    "ngram",
+    "ioi",
+    "copy",
+    "causal_tree",
+    "lag_chain",
+    "fixed_graph",
+)
+# Episodes of vectors have no vocabulary: they are no `Task`, and only `causal_task` makes them.
+OF_VECTORS = {"linear_dynamics": "LinearDynamics"}
 _classes: "dict[str, type[imir_lens.tasks.base.Task]]" = {}
 _BOOL = {"true": True, "false": False, True: True, False: False}
 
@@ -29,14 +43,26 @@ def register(cls: "type[imir_lens.tasks.base.Task]") -> "type[imir_lens.tasks.ba
 
 
 def task_names() -> list[str]:
-    """Return the names of all tasks."""
+    """Return the names of all tasks of tokens."""
     return [*BUILT_IN, *(name for name in _classes if name not in BUILT_IN)]
 
 
 def task_class(name: str) -> "type[imir_lens.tasks.base.Task]":
-    """Return the class of a task; raises TaskError for an unknown name."""
+    """Return the class of a task of tokens; raises TaskError for an unknown name, or a task of vectors."""
+    cls: Any = any_task_class(name)
+    if name in OF_VECTORS:
+        raise TaskError(f"task {name!r} has vectors, not tokens: expected one of {', '.join(task_names())}")
+    return cls
+
+
+def any_task_class(
+    name: str,
+) -> "type[imir_lens.tasks.base.Task] | type[imir_lens.tasks.episodes.CausalTask]":
+    """Return the class of a task, of tokens or of vectors; raises TaskError for an unknown name."""
+    if name in OF_VECTORS:
+        return getattr(import_module(f"imir_lens.tasks.{name}"), OF_VECTORS[name])
     if name not in task_names():
-        raise TaskError(f"unknown task {name!r}; {did_you_mean(name, task_names())}")
+        raise TaskError(f"unknown task {name!r}; {did_you_mean(name, [*task_names(), *OF_VECTORS])}")
     if name not in _classes:
         import_module(f"imir_lens.tasks.{name}")
     return _classes[name]
@@ -49,10 +75,31 @@ def make_task(name: str, **knobs: Any) -> "imir_lens.tasks.base.Task":
         TaskError: for an unknown task or knob, a value that does not fit, or a task too large to be sampled.
     """
     task = task_class(name)(**_typed(name, knobs))
+    _check_size(task)
+    return task
+
+
+def causal_task(name: str, **knobs: Any) -> "imir_lens.tasks.episodes.CausalTask":
+    """Return a task of episodes, of tokens or of vectors, with some knobs set.
+
+    Raises:
+        TaskError: as for `make_task`, and for a task without episodes.
+    """
+    from imir_lens.tasks.base import Task
+    from imir_lens.tasks.episodes import CausalTask
+
+    task: Any = any_task_class(name)(**_typed(name, knobs))
+    if not isinstance(task, CausalTask):
+        raise TaskError(f"task {name!r} has no hidden causal graph: expected one like causal_tree")
+    if isinstance(task, Task):
+        _check_size(task)
+    return task
+
+
+def _check_size(task: "imir_lens.tasks.base.Task") -> None:
     for what, size, most in (("tokens", task.d_vocab, MOST_TOKENS), ("positions", task.n_positions, MOST_POSITIONS)):
         if size > most:
-            raise TaskError(f"task {name!r} with these knobs has {short(size)} {what}: expected at most {most:,}")
-    return task
+            raise TaskError(f"task {task.name!r} with these knobs has {short(size)} {what}: expected at most {most:,}")
 
 
 def parse_knobs(name: str, assignments: Iterable[str]) -> dict[str, Any]:
@@ -64,7 +111,7 @@ def parse_knobs(name: str, assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def _typed(name: str, knobs: dict[str, Any]) -> dict[str, Any]:
-    known = {f.name: get_args(f.type) or (f.type,) for f in fields(task_class(name))}  # type: ignore[arg-type]
+    known = {f.name: get_args(f.type) or (f.type,) for f in fields(any_task_class(name))}  # type: ignore[arg-type]
     typed = dict(knobs)
     for knob, value in knobs.items():
         if knob not in known:

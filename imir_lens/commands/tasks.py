@@ -13,6 +13,7 @@ from imir_lens.commands.shared import Output, command, knob_option, score_line, 
 
 if TYPE_CHECKING:
     from imir_lens.tasks.base import Task
+    from imir_lens.tasks.episodes import CausalTask
 
 _CONTEXTS = 1024
 _NUMBERS = 2**25  # contexts times tokens: a large vocabulary is shown on fewer contexts, in seconds
@@ -25,18 +26,22 @@ _NUMBERS = 2**25  # contexts times tokens: a large vocabulary is shown on fewer 
 @command
 def tasks(name: str | None, knobs: tuple[str, ...], seed: int | None, say: Output, device: str | None) -> None:
     """List the tasks, or show one: its knobs, an example context, and the losses of Bayes and chance."""
-    from imir_lens.tasks.registry import make_task, parse_knobs, task_class, task_names
+    from imir_lens.tasks.registry import OF_VECTORS, any_task_class, causal_task, make_task, parse_knobs, task_names
 
     if name is None:
         if knobs:
             raise click.UsageError("--set needs the NAME of a task")
-        summaries = {task: task_class(task).summary for task in task_names()}
+        summaries = {task: any_task_class(task).summary for task in [*task_names(), *OF_VECTORS]}
         width = max(map(len, summaries))
         lines = [f"{task:<{width}}  {summary}" for task, summary in summaries.items()]
         data = [{"name": task, "summary": summary} for task, summary in summaries.items()]
         say.result(data, [*lines, "", "Details: imir-lens tasks NAME"], wanted=True)
         return
-    shown = _card(make_task(name, **parse_knobs(name, knobs)), seed=seed or 0, device=device)
+    settings = parse_knobs(name, knobs)
+    if name in OF_VECTORS:
+        shown = _vector_card(causal_task(name, **settings), seed=seed or 0, device=device)
+    else:
+        shown = _card(make_task(name, **settings), seed=seed or 0, device=device)
     say.result(shown, _lines(shown), wanted=True)
 
 
@@ -63,7 +68,40 @@ def _card(task: "Task", *, seed: int, device: str | None) -> dict[str, Any]:
     }
 
 
-def _knobs(task: "Task") -> list[dict[str, Any]]:
+def _vector_card(task: "CausalTask", *, seed: int, device: str | None) -> dict[str, Any]:
+    """Return what there is to know about a task whose values are vectors, as JSON values."""
+    import torch
+
+    from imir_lens.tasks.episodes import parent_loss, prediction_loss, uniform_weights
+
+    one = task.sample_episodes(1, torch.Generator().manual_seed(seed))
+    contexts = max(1, min(_CONTEXTS, _NUMBERS // one.values.numel(), _NUMBERS // one.n_nodes**2))
+    episodes = task.sample_episodes(contexts, torch.Generator().manual_seed(seed)).to(device or "cpu")
+    weights = {"bma": task.posterior(episodes), "uniform": uniform_weights(episodes)}
+    losses = {
+        name: {
+            "parent_loss": float(parent_loss(weight, episodes)),
+            "squared_error": float(prediction_loss(task.predict(weight, episodes), episodes)),
+        }
+        for name, weight in weights.items()
+    }
+    parents = " ".join(map(str, episodes.parents[0, episodes.asked].tolist()))
+    return {
+        "name": task.name,
+        "summary": task.summary,
+        "knobs": _knobs(task),
+        "d_vocab": None,
+        "n_positions": one.n_nodes,
+        "dimension": one.values.shape[-1],
+        "n_examples": one.n_examples,
+        "example": f"parents of positions 1 to {one.n_nodes - 1}: {parents}",
+        "contexts": contexts,
+        "seed": seed,
+        **losses,
+    }
+
+
+def _knobs(task: "Task | CausalTask") -> list[dict[str, Any]]:
     meanings = knob_meanings(inspect.getdoc(type(task)) or "")
     rows = []
     for field in fields(task):
@@ -99,6 +137,9 @@ def _lines(card: dict[str, Any]) -> list[str]:
         value = "none" if knob["value"] is None else knob["value"]
         start = f"  {knob['name']:<{width}}  {value!s:<11} {knob['type']:<12} "
         lines += textwrap.wrap(start + knob["meaning"], columns, subsequent_indent=" " * len(start)) or [start]
+    if card["d_vocab"] is None:
+        return lines + _vector_lines(card)
+    circuit = card["reference_circuit"] or ["none: what it computes is no sum of the relations it declares"]
     return [
         *lines,
         "",
@@ -110,5 +151,23 @@ def _lines(card: dict[str, Any]) -> list[str]:
         f"  {score_line('chance', card['chance'])}",
         "",
         "Least circuit that solves it:",
-        *(f"  {identifier}" for identifier in card["reference_circuit"]),
+        *(f"  {identifier}" for identifier in circuit),
+    ]
+
+
+def _vector_lines(card: dict[str, Any]) -> list[str]:
+    losses = (
+        f"  {name:<8} parent loss {card[key]['parent_loss']:<9.4g} squared error {card[key]['squared_error']:.4g}"
+        for name, key in (("BMA", "bma"), ("uniform", "uniform"))
+    )
+    return [
+        "",
+        f"{card['n_examples']} examples and a query of {card['n_positions']} vectors of dimension {card['dimension']}. "
+        "Hidden in the first context:",
+        f"  {card['example']}",
+        "",
+        f"On {card['contexts']} contexts (seed {card['seed']}; parent losses in nats):",
+        *losses,
+        "",
+        "It has vectors, not tokens: for models of its own kind, not for `train` and `analyze`.",
     ]

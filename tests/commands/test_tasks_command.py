@@ -8,12 +8,12 @@ from calling import call, refused
 
 import imir_lens
 from imir_lens.commands.tasks import knob_meanings
-from imir_lens.tasks import make_task
+from imir_lens.tasks import BlockListTask, LinearDynamics, make_task
 
 
 def test_tasks_lists_all():
     rows = json.loads(call("tasks", "--json").stdout)
-    assert [row["name"] for row in rows] == imir_lens.task_names()
+    assert [row["name"] for row in rows] == [*imir_lens.task_names(), "linear_dynamics"]
     assert re.search("recall +in-context associative recall", call("tasks", "--quiet").stdout)
 
 
@@ -24,10 +24,29 @@ def test_tasks_shows_one(name):
     assert {knob["name"]: knob["value"] for knob in card["knobs"]} == task.knobs
     assert all(knob["meaning"] for knob in card["knobs"])
     assert card["reference_circuit"] == list(task.reference_circuit)
-    assert card["bayes"]["loss"] < 1e-6 < card["chance"]["loss"]
+    assert card["bayes"]["loss"] < card["chance"]["loss"]
+    assert (card["bayes"]["loss"] < 1e-6) == isinstance(task, BlockListTask)  # elsewhere chance remains
     shown = call("tasks", name).stdout
     assert card["example"] in shown
     assert all(f"  {knob} " in shown for knob in task.knobs)
+
+
+def test_tasks_shows_one_of_vectors():
+    card = json.loads(call("tasks", "linear_dynamics", "--set", "unit_norm=true", "--json").stdout)
+    assert {knob["name"]: knob["value"] for knob in card["knobs"]} == LinearDynamics(unit_norm=True).knobs
+    assert all(knob["meaning"] for knob in card["knobs"])
+    assert card["bma"]["parent_loss"] < 0.5 < card["uniform"]["parent_loss"]
+    assert card["bma"]["squared_error"] < card["uniform"]["squared_error"]
+    shown = call("tasks", "linear_dynamics").stdout
+    assert "3 examples and a query of 15 vectors of dimension 10" in shown
+    assert "rho=2.0" in refused(call("tasks", "linear_dynamics", "--set", "rho=2"))
+
+
+def test_train_and_analyze_refuse_vectors(tmp_path):
+    line = "task 'linear_dynamics' has vectors, not tokens"
+    assert line in refused(call("train", "linear_dynamics", "--out", tmp_path / "run"))
+    assert line in refused(call("analyze", "tests/data/recall_2l.pt", "--task", "linear_dynamics", "--out", tmp_path))
+    assert not (tmp_path / "run").exists()
 
 
 def test_tasks_takes_knobs():

@@ -5,7 +5,19 @@ import pytest
 
 from imir_lens import tasks
 from imir_lens.errors import TaskError
-from imir_lens.tasks import Hop, Recall, make_task, parse_knobs, register, registry, task_class, task_names
+from imir_lens.tasks import (
+    CausalTree,
+    Hop,
+    LinearDynamics,
+    Recall,
+    causal_task,
+    make_task,
+    parse_knobs,
+    register,
+    registry,
+    task_class,
+    task_names,
+)
 
 
 def test_names_are_listed_without_importing_torch():
@@ -14,7 +26,8 @@ def test_names_are_listed_without_importing_torch():
         "assert 'torch' not in sys.modules; t.make_task('hop'); assert 'torch' in sys.modules"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "['recall', 'hop', 'inversion', 'retrieval', 'ngram', 'ioi', 'copy']"
+    block_lists = ["recall", "hop", "inversion", "retrieval", "ngram", "ioi", "copy"]
+    assert out.stdout.strip() == str([*block_lists, "causal_tree", "lag_chain", "fixed_graph"])
 
 
 def test_tasks_are_made_by_name_with_knobs_of_their_types():
@@ -86,6 +99,35 @@ def test_tasks_too_large_to_be_sampled_are_refused(name, knobs, line):
     assert line in str(caught.value)
     assert "\n" not in str(caught.value)
     assert make_task(name, vocab=1_000_000, length=8192).n_positions == 8192
+
+
+def test_a_task_of_vectors_is_made_as_a_causal_task_only():
+    assert parse_knobs("linear_dynamics", ["rho=0.25", "unit_norm=true"]) == {"rho": 0.25, "unit_norm": True}
+    assert causal_task("linear_dynamics", rho="0.25") == LinearDynamics(rho=0.25)
+    assert causal_task("causal_tree", d=4) == CausalTree(d=4)
+    assert "linear_dynamics" not in task_names()
+    for make in (make_task, task_class):
+        with pytest.raises(TaskError, match=r"^task 'linear_dynamics' has vectors, not tokens: expected one of recall"):
+            make("linear_dynamics")
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "line"),
+    [
+        ("recall", {}, "task 'recall' has no hidden causal graph"),
+        ("causal_trees", {}, "unknown task 'causal_trees'; did you mean 'causal_tree'?"),
+        ("linear_dynamic", {}, "did you mean 'linear_dynamics'?"),
+        ("causal_tree", {"positions": 3000}, "has 12000 positions: expected at most 8,192"),
+        ("causal_tree", {"d": 4097}, "causal_tree needs 2 <= d <= 4096: d=4097"),
+        ("causal_tree", {"given_kernel": 3}, "has no knob 'given_kernel'"),
+    ],
+    ids=str,
+)
+def test_what_is_no_causal_task_is_refused_in_one_line(name, knobs, line):
+    with pytest.raises(TaskError) as caught:
+        causal_task(name, **knobs)
+    assert line in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_task_can_be_registered_once(monkeypatch):
