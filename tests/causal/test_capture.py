@@ -1,12 +1,13 @@
 """Captured heads against models whose heads are known, and against models that do nothing of the kind."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
-
 from causal.flat_models import TASK, episodes, untrained, with_idle_mlp
 from live import live_model
+
 from imir_lens.causal.attention_match import calibrate, match_attention, match_baselines, maximum_likelihood
 from imir_lens.causal.capture import capture_bma, capture_copyers
 from imir_lens.causal.construction import construct
@@ -102,7 +103,7 @@ def test_the_flat_construction_nears_the_posterior_with_beta_within_its_bound():
         errors.append(reader_of(construct_flat(TASK, beta=beta)).match.total_variation)
         leak = TASK.n_positions * math.exp(-beta)
         assert errors[-1] < math.tanh(TASK.examples * spread * leak)
-    slopes = [math.log(after / before) / 2 for before, after in zip(errors, errors[1:], strict=False)]
+    slopes = [math.log(after / before) / 2 for before, after in pairwise(errors)]
     assert slopes == pytest.approx([-1, -1], abs=0.05)
 
 
@@ -240,7 +241,7 @@ def test_what_cannot_be_captured_is_refused():
     drawn = vectors.sample_episodes(2, torch.Generator().manual_seed(0))
     with pytest.raises(TaskError, match="reads tokens, and linear_dynamics has none"):
         capture_bma(untrained(), vectors, drawn)
-    with pytest.raises(UnsupportedModelError, match="Linear has no hook 'blocks.0.attn.hook_pattern'"):
+    with pytest.raises(UnsupportedModelError, match=r"Linear has no hook 'blocks\.0\.attn\.hook_pattern'"):
         capture_copyers(torch.nn.Linear(2, 2), TASK, episodes(2))
     with pytest.raises(OptionError, match="20 tokens do not fit the model's n_ctx=15"):
         capture_copyers(untrained(), TASK, episodes(2, n_examples=3))
