@@ -1,0 +1,79 @@
+"""Tier 3 of a verification: what removals do to L_pa, predicted by the posterior and measured in the model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from imir_lens.causal.behaviour import spread
+from imir_lens.causal.capture import CopyerHead
+from imir_lens.causal.leave_out import LeaveOut, leave_out_example, leave_out_head, leave_out_relation
+from imir_lens.causal.transformer import CausalTransformer
+from imir_lens.errors import ImirError
+from imir_lens.ids import Head
+from imir_lens.tasks.episodes import CausalTask, Episodes
+from imir_lens.tasks.fixed_kernel import FixedKernel
+
+MOST_EACH = 10  # examples, heads and parents that are left out, each; of more, an even selection
+_LEAST_CHANGE = 0.01  # nats: with less there is nothing to predict
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well changes of L_pa were predicted.
+
+    Attributes:
+        explained: `1 − Σ (measured − predicted)² / Σ predicted²`: 1 when all are right, 0 for a model in which nothing
+            changes; without bound below.
+        correlation: of predicted and measured; None where one of them does not vary.
+        largest_error: the largest |measured − predicted|, in nats.
+    """
+
+    explained: float
+    correlation: float | None
+    largest_error: float
+
+
+def predicted_ablations(
+    model: nn.Module, task: CausalTask, episodes: Episodes, copyers: Sequence[CopyerHead], reader: Head
+) -> tuple[LeaveOut, ...]:
+    """Leave out examples, copyer heads and relations, one at a time; of many, an even selection.
+
+    Heads of an ordinary transformer are those below the reader that are labelled as copyers. Where its weights cannot
+    be read, so that nothing can be predicted for heads, only examples are left out.
+    """
+    causal = isinstance(model, CausalTransformer)
+    if not causal and reader.layer == 0:
+        return ()  # nothing below it can be removed
+    found = [
+        leave_out_example(model, task, episodes, place, reader=reader)
+        for place in spread(episodes.n_examples, MOST_EACH)
+    ]
+    heads = [copyer.head for copyer in copyers if causal or (copyer.label and copyer.head.layer < reader.layer)]
+    for place in spread(len(heads), MOST_EACH):
+        try:
+            found.append(leave_out_head(model, task, episodes, heads[place], reader=reader))
+        except ImirError:  # the weights of a model with other parts: its heads carry what nobody can say
+            break
+    if isinstance(model, CausalTransformer) and isinstance(task, FixedKernel):
+        tokens = spread(task.d, MOST_EACH)
+        relations = ["same", "cross-example blocks", *(f"parent {token}" for token in tokens)]
+        found += [leave_out_relation(model, task, episodes, relation) for relation in relations]
+    return tuple(found)
+
+
+def agreement(found: Sequence[LeaveOut]) -> Agreement | None:
+    """Return how well changes were predicted; None where no change worth the name was."""
+    predicted = torch.tensor([one.predicted for one in found], dtype=torch.float64)
+    measured = torch.tensor([one.measured for one in found], dtype=torch.float64)
+    if not found or float(predicted.abs().max()) < _LEAST_CHANGE:
+        return None
+    varied = len(found) > 1 and float(predicted.std()) > 1e-9 and float(measured.std()) > 1e-9
+    correlation = float(torch.corrcoef(torch.stack([predicted, measured]))[0, 1]) if varied else None
+    error = measured - predicted
+    return Agreement(
+        explained=float(1 - error.square().sum() / predicted.square().sum()),
+        correlation=correlation,
+        largest_error=float(error.abs().max()),
+    )
