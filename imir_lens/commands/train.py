@@ -53,7 +53,8 @@ def train(
     """Train a model on TASK.
 
     By default an attention-only model without norm, d_model 128 and as many layers and heads as the task needs;
-    --model sets any other field of a HookedTransformer's config.
+    --model sets any other field of a HookedTransformer's config. A chain of several hops is
+    learned from one hop on, in 3000 steps at a learning rate of 0.005.
     """
     chosen, changes = given(learning_rate=lr, **options), parse_fields(fields)
     from imir_lens.tasks.registry import make_task, parse_knobs
@@ -68,13 +69,12 @@ def train(
     goal = make_task(task, **settings)
 
     from imir_lens.training.loop import train as run_training
-    from imir_lens.training.recipes import default_config, default_recipe
+    from imir_lens.training.recipes import default_recipe
 
-    chosen = {**default_recipe(goal).options, **chosen}
+    recipe = default_recipe(goal, **changes)
+    chosen = {**recipe.options, **chosen}
     with shown(say, chosen["steps"]) as progress, hint(say, run, "with --resume "):
-        result = run_training(
-            goal, default_config(goal, **changes), run=run, device=device, resume=resume, progress=progress, **chosen
-        )
+        result = run_training(goal, recipe.config, run=run, device=device, resume=resume, progress=progress, **chosen)
     say.result(training_result(result), [*_lines(result), f"analyse    {_next(result)}"])
 
 

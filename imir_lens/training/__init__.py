@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imir_lens.training.loop import TrainingResult, train
-    from imir_lens.training.recipes import DEMO, Recipe, default_config, default_recipe
+    from imir_lens.training.recipes import DEMO, TRAINED, Recipe, default_config, default_recipe
 
-__all__ = ["DEMO", "Recipe", "TrainingResult", "default_config", "default_recipe", "train"]
+__all__ = ["DEMO", "TRAINED", "Recipe", "TrainingResult", "default_config", "default_recipe", "train"]
 
 _HOMES = {"TrainingResult": "loop", "train": "loop"}
 
