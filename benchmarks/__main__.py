@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from benchmarks import detection, elimination, planted, sampling, surrogate_forward
+from benchmarks import detection, elimination, planted, sampling, stability, surrogate_forward, trained
 from benchmarks.measure import record
 from benchmarks.partial import PartialRows
 
@@ -14,9 +14,11 @@ BENCHMARKS = {
     "elimination": elimination.run,
     "sampling": sampling.run,
     "planted": planted.run,
+    "stability": stability.run,
+    "trained": trained.run,
 }
 # How to sum up a benchmark whose rows are too many to print.
-TABLES = {"planted": planted.tables}
+TABLES = {"planted": planted.tables, "stability": stability.tables, "trained": trained.tables}
 _SEED = 0
 
 
