@@ -71,6 +71,6 @@ class Copyers(nn.Module):
         contexts, n_examples, n_positions, d_input = examples.shape
         maps = self.maps(n_examples, n_positions)
         over_examples, over_positions = self.hook_examples(maps.examples), self.hook_positions(maps.positions)
-        mixed = torch.matmul(over_examples, examples.reshape(contexts, n_examples, -1))
+        mixed = torch.matmul(over_examples, examples.reshape(contexts, n_examples, n_positions * d_input))
         mixed = mixed.view(contexts, -1, n_positions, d_input)
         return self.hook_out(torch.matmul(over_positions, mixed).transpose(1, 2))

@@ -95,6 +95,6 @@ def check_fits(config: CausalConfig, task: CausalTask) -> None:
     for name, words in meaning.items():
         if getattr(config, name) != needed[name]:
             raise CheckpointError(
-                f"the model was built for {name}={getattr(config, name)}, but the task has {needed[name]} "
-                f"({words}): set the task's knobs to the model's, or train a model for this task"
+                f"the model was built for {name}={getattr(config, name)}, but the task has {needed[name]} ({words}): "
+                "give the task the model's sizes, or train a model for this task"
             )

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from imir_lens.causal.bma_head import BmaHead
 from imir_lens.compat import HookedRootModule, HookPoint
 from imir_lens.errors import OptionError, TaskError
-from imir_lens.tasks.episodes import Episodes
+from imir_lens.tasks.episodes import CausalTask, Episodes
 from imir_lens.tasks.lag_chain import LagChain
 
 BETA = 30.0
@@ -116,11 +116,11 @@ class LagTransformer(HookedRootModule):
         return torch.cat([parent, parent * has_parent.unsqueeze(1)], dim=2)
 
 
-def construct_lags(task: LagChain, *, n_heads: int | None = None, beta_rpe: float = BETA) -> LagTransformer:
+def construct_lags(task: CausalTask, *, n_heads: int | None = None, beta_rpe: float = BETA) -> LagTransformer:
     """Build the model that attends by the posterior over lags, in float64.
 
     Args:
-        task: the kernel, the lags and the length T.
+        task: a `LagChain`: the kernel, the lags and the length T.
         n_heads: M, how many tokens back the evidence reaches; by default all of it, T − 1 − max(lags).
         beta_rpe: position biases are ±beta_rpe.
 

@@ -15,7 +15,7 @@ import torch
 
 import imir_lens
 from imir_lens.causal.config import CausalConfig
-from imir_lens.causal.files import config_for
+from imir_lens.causal.files import check_fits, config_for
 from imir_lens.causal.scoring import CausalScore, output_loss, score_bma, score_model, score_uniform
 from imir_lens.causal.transformer import CausalTransformer, initialise
 from imir_lens.compat import tl_version
@@ -87,9 +87,9 @@ def train_causal(
         The trained model and its curve.
 
     Raises:
-        OptionError: when an option is out of range, the sizes do not fit the task, `run` is taken (or, with `resume`,
-            is not this run), or the loss stops being a number.
-        CheckpointError: when the state to resume from is damaged.
+        OptionError: when an option is out of range, `run` is taken (or, with `resume`, is not this run), or the loss
+            stops being a number.
+        CheckpointError: when the config does not fit the task, or the state to resume from is damaged.
     """
     for name, value, least in (("steps", steps, 1), ("batch", batch, 1), ("evaluate_every", evaluate_every, 1)):
         if value < least:
@@ -100,7 +100,9 @@ def train_causal(
         raise OptionError(f"decay must lie between 0 and 1: found {decay}")
     if resume and run is None:
         raise OptionError("resume=True needs run=DIR: the directory of the run to go on with")
-    config = config_for(task) if config is None else config
+    if config is None:
+        config = config_for(task)
+    check_fits(config, task)
     for_weights, for_episodes, for_held_out = _seeds(seed)
     model = CausalTransformer(config)
     start = torch.Generator().manual_seed(for_weights)
