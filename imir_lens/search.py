@@ -13,6 +13,7 @@ from torch import Tensor
 
 from imir_lens.attribution import attribute
 from imir_lens.evaluation import Score, score_logits
+from imir_lens.ids import Head
 from imir_lens.surrogate import Surrogate
 from imir_lens.tasks.base import Batch
 
@@ -57,6 +58,15 @@ class Meter:
         order = attribution.abs().masked_fill(~chosen, -torch.inf).argsort(descending=True, stable=True)
         return order[: int(chosen.sum())].tolist()
 
+    def heads_of(self, place: int) -> set[Head]:
+        """Return the heads that a coordinate acts in or reads through."""
+        unit = self.surrogate.space.id(place)
+        return {head for path in unit.paths for head in path.heads} | ({unit.head} if unit.head else set())
+
+    def answers(self, places: Sequence[int]) -> bool:
+        """Whether any of these coordinates writes to the logits; without one the others do nothing."""
+        return any(self.surrogate.space.id(place).head is None for place in places)
+
     def mask(self, places: Sequence[int]) -> Bool[Tensor, " coordinate"]:
         """Return the mask of some places."""
         mask = torch.zeros_like(self.values, dtype=torch.bool)
@@ -71,7 +81,8 @@ def minimal_subset(
 
     `allowed = best + budget · (nothing − best)`, with best the loss of everything or, where coordinates that hurt make
     it worse than that, of the best prefix seen. Prefixes of 1, 2, 4, … are tried until one passes and doubling it gains
-    nothing more; then the smallest passing prefix is found by bisection, and backward elimination does the rest.
+    nothing more; then the smallest passing prefix is found by bisection, heads that can go as a whole are dropped, and
+    backward elimination does the rest.
 
     Args:
         meter: scores subsets.
@@ -100,7 +111,25 @@ def minimal_subset(
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if passes(list(ranking[:middle])) else (middle, high)
-    return eliminate(list(ranking[:high]), passes), allowed
+    return eliminate(_without_spare_heads(meter, list(ranking[:high]), passes), passes), allowed
+
+
+def _without_spare_heads(meter: Meter, kept: list[int], passes: Callable[[list[int]], bool]) -> list[int]:
+    """Drop, head by head, all members that act in a head or read through it, if all of them can go at once.
+
+    Of two circuits that do the same, one can go as a whole but not in part: while it is read, half of it does harm.
+    Heads whose best member is ranked worst come first. Among two heads there is hardly a spare one, and no try is made.
+    """
+    heads = {place: meter.heads_of(place) for place in kept}
+    best: dict[Head, int] = {}
+    for rank, place in enumerate(kept):
+        for head in heads[place]:
+            best.setdefault(head, rank)
+    for head in sorted(best, key=best.__getitem__, reverse=True) if len(best) > 2 else ():
+        fewer = [place for place in kept if head not in heads[place]]
+        if len(fewer) < len(kept) and meter.answers(fewer) and passes(fewer):
+            kept = fewer
+    return kept
 
 
 def _allowed(best: float, nothing: float, budget: float) -> float:

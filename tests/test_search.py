@@ -1,7 +1,7 @@
 """The search on losses made up for it: minimal, exact, and cheap."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import pytest
@@ -10,6 +10,7 @@ from toy_task import relations, toy_batch
 
 from imir_lens.coordinates import CoordinateSpace
 from imir_lens.evaluation import Score, score_logits
+from imir_lens.ids import Head
 from imir_lens.paths import PathTable
 from imir_lens.search import Meter, eliminate, minimal_subset
 from imir_lens.surrogate import Surrogate
@@ -24,6 +25,13 @@ class MadeUp(Meter):
         space = CoordinateSpace(PathTable.full(1, 1), relations(), 3)
         super().__init__(Surrogate(space), torch.ones(size), toy_batch(1, length=3))
         self.loss, self.known = loss, {}
+        self.heads: dict[int, set[Head]] = {}
+
+    def heads_of(self, place: int) -> set[Head]:
+        return self.heads.get(place, set())
+
+    def answers(self, places: Sequence[int]) -> bool:
+        return bool(places)
 
     def score(self, kept: torch.Tensor) -> Score:
         key = frozenset(kept.nonzero().squeeze(1).tolist())
@@ -169,3 +177,22 @@ def test_a_meter_counts_each_subset_once_and_scores_it_as_the_surrogate_does():
     sizes = attribution[ranking].abs()
     assert torch.equal(sizes, sizes.sort(descending=True).values)
     assert torch.equal(meter.mask(ranking), kept)
+
+
+def test_one_of_two_circuits_goes_as_a_whole_where_half_of_it_does_harm():
+    """Places 0, 2, 4 work in one head and 1, 3, 5 in another; each three do all, and a part of them disturbs.
+
+    Both need place 6, in a third head.
+    """
+    circuits = {0, 2, 4}, {1, 3, 5}
+
+    def loss(kept: frozenset[int]) -> float:
+        whole = [members <= kept for members in circuits]
+        broken = [bool(members & kept) and not members <= kept for members in circuits]
+        return 4.0 if 6 not in kept or not any(whole) else 1.0 * any(broken)
+
+    meter = MadeUp(12, loss)
+    everything = torch.ones(12, dtype=torch.bool)
+    assert minimal_subset(meter, list(range(12)), everything, 0.01)[0] == [0, 1, 2, 3, 4, 5, 6]  # no heads are known
+    meter.heads = {place: {Head(0, place % 2)} for place in range(6)} | {6: {Head(1, 0)}}
+    assert minimal_subset(meter, list(range(12)), everything, 0.01)[0] == [0, 2, 4, 6]
