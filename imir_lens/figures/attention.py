@@ -13,7 +13,7 @@ LARGEST_CELL: Final = 18.0
 SMALLEST_FONT: Final = 7.0
 
 
-def _cell_paths(pattern: Sequence[Sequence[Real]], size: float, x0: float, y0: float) -> str:
+def cell_paths(pattern: Sequence[Sequence[Real]], size: float, x0: float, y0: float) -> str:
     """Draw the cells: one path for each of a few shades, with equal neighbours in a row merged.
 
     A hundred times smaller than one element a cell, so that long contexts fit in a page.
@@ -63,7 +63,7 @@ def _heat_map(
         f'<text class="muted" x="{x0 + n * size:.1f}" y="{y + 14:.1f}" font-size="11" text-anchor="end">'
         f"query: {row[best]:.0%} on {markup(shorten(tokens[best], 14))} at {best}</text>",
         f'<rect class="frame" x="{x0:.1f}" y="{y0:.1f}" width="{n * size:.1f}" height="{n * size:.1f}"/>',
-        _cell_paths(pattern, size, x0, y0),
+        cell_paths(pattern, size, x0, y0),
         f'<rect class="query" x="{x0 - 1:.1f}" y="{y0 + query * size - 1:.1f}" width="{n * size + 2:.1f}" '
         f'height="{size + 2:.1f}"/>',
     ]

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ from imir_lens.report.storage import check_writable, write_directory
 from imir_lens.report.validation import ReportError, validate
 
 JSON_NAME: Final = "report.json"
+_BULKY: Final = ("examples", "drawn")  # what figures are drawn from: patterns and matrices
 COORDINATES_NAME: Final = "coordinates.safetensors"
 _MADE: Final = ("report.html", "report.md", "figures/circuit.svg", "figures/attribution.svg", "figures/attention.svg")
 
@@ -42,7 +43,7 @@ class SavedCoordinates:
 
 
 def report_json(data: dict[str, Any]) -> str:
-    """Return the text of report.json: in the given order, floats in full, one line per example context.
+    """Return the text of report.json: in the given order, floats in full, one line per example context or figure.
 
     Args:
         data: a report.
@@ -53,9 +54,8 @@ def report_json(data: dict[str, Any]) -> str:
     try:
         parts = []
         for key, value in data.items():
-            if key == "examples" and value:
-                lines = (json.dumps(e, separators=(",", ":"), allow_nan=False, ensure_ascii=False) for e in value)
-                block = "[\n  " + ",\n  ".join(lines) + "\n ]"
+            if key in _BULKY and value:
+                block = _a_line_each(value)
             else:
                 block = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False).replace("\n", "\n ")
             parts.append(f" {json.dumps(key)}: {block}")
@@ -64,23 +64,43 @@ def report_json(data: dict[str, Any]) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def _write(path: Path, text: str, errors: str = "xmlcharrefreplace") -> None:
+def _a_line_each(value: dict[str, Any] | list[Any]) -> str:
+    """Write a list or an object with one line for each of its members."""
+
+    def line(member: Any) -> str:
+        return json.dumps(member, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+    if isinstance(value, dict):
+        lines, ends = [f"{line(name)}: {line(member)}" for name, member in value.items()], "{}"
+    else:
+        lines, ends = [line(member) for member in value], "[]"
+    return f"{ends[0]}\n  " + ",\n  ".join(lines) + f"\n {ends[1]}"
+
+
+def write_text(path: Path, text: str, errors: str = "xmlcharrefreplace") -> None:
+    """Write a text; `errors` says what becomes of what UTF-8 cannot hold."""
     path.write_bytes(text.encode("utf-8", errors))
 
 
 def _write_made(directory: Path, data: dict[str, Any]) -> None:
     """Write everything that is made from report.json."""
     (directory / "figures").mkdir()
-    _write(directory / "report.html", render_html(data))
-    _write(directory / "report.md", render_markdown(data))
+    write_text(directory / "report.html", render_html(data))
+    write_text(directory / "report.md", render_markdown(data))
     figures = {"circuit": circuit_graph(data), "attribution": attribution_chart(data)}
     if data["examples"]:
         figures["attention"] = attention_figure(data["examples"][0])
     for name, drawing in figures.items():
-        _write(directory / "figures" / f"{name}.svg", standalone(drawing))
+        write_text(directory / "figures" / f"{name}.svg", standalone(drawing))
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path, check: Callable[[Mapping[str, Any]], None] = validate) -> dict[str, Any]:
+    """Read a report's data and check it.
+
+    Raises:
+        ReportError: when it is missing, not JSON, or `check` refuses it.
+    """
+
     def refuse(constant: str) -> None:
         raise ReportError(f"{str(path)!r} holds {constant}: a report holds finite numbers only")
 
@@ -99,7 +119,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ReportError(f"{str(path)!r} is not a report: expected an object, found {type(data).__name__}")
     try:
-        validate(data)
+        check(data)
     except ReportError as error:
         raise ReportError(f"{str(path)!r}: {error}") from error
     return data
@@ -153,7 +173,7 @@ class Report:
         validate(self.data)
 
         def write(place: Path) -> None:
-            _write(place / JSON_NAME, report_json(self.data), "backslashreplace")
+            write_text(place / JSON_NAME, report_json(self.data), "backslashreplace")
             _write_made(place, self.data)
             if self.coordinates is not None:
                 self.coordinates.save(place / COORDINATES_NAME)
@@ -174,7 +194,7 @@ class Report:
         place = Path(path)
         file = place / JSON_NAME if place.is_dir() else place
         saved = file.parent / COORDINATES_NAME
-        return cls(_read(file), SavedCoordinates(saved) if saved.is_file() else None)
+        return cls(read_json(file), SavedCoordinates(saved) if saved.is_file() else None)
 
     @classmethod
     def rebuild(cls, directory: str | Path) -> "Report":

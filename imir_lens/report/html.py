@@ -27,8 +27,9 @@ def _finalize(value: Any) -> Any:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Return the templates of this package, with what every page needs."""
+    made = Environment(
         loader=FunctionLoader(_read),
         autoescape=True,
         undefined=StrictUndefined,
@@ -36,22 +37,23 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
+    made.filters.update(
         number=style.number, role_class=style.role_class, role_symbol=style.role_symbol, visible=style.visible
     )
-    return environment
+    return made
 
 
-def _policy(scripts: list[str]) -> str:
+def policy(scripts: list[str]) -> str:
     """Return a content policy: nothing is fetched, and no script runs but these."""
     hashes = [f"'sha256-{b64encode(hashlib.sha256(code.encode()).digest()).decode()}'" for code in scripts]
     allowed = " ".join(hashes) or "'none'"
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
 
 
-def _stylesheet() -> Markup:
+def stylesheet() -> Markup:
+    """Return the rules of every page, figures included, in both themes."""
     rendered = (
-        _environment()
+        environment()
         .get_template("style.css.j2")
         .render(
             font=Markup(style.FONT),
@@ -100,13 +102,13 @@ def render_html(report: Mapping[str, Any]) -> str:
     examples = _examples(report, interactive=bundle is not None)
     scripts = [bundle, player] if bundle is not None and any(e["data"] for e in examples) else []
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             report=report,
-            policy=_policy(scripts),
+            policy=policy(scripts),
             subject=summary.subject(report),
-            stylesheet=_stylesheet(),
+            stylesheet=stylesheet(),
             scripts=[Markup(code) for code in scripts],
             installed=bundle is not None,
             circuitsvis=attention_view.bundle_version() if bundle is not None else "",
@@ -135,7 +137,7 @@ def render_html(report: Mapping[str, Any]) -> str:
 def render_card(report: Mapping[str, Any]) -> str:
     """Return what a notebook shows: verdict, graph and units, without scripts and without a request."""
     return (
-        _environment()
+        environment()
         .get_template("card.html.j2")
         .render(
             report=report,

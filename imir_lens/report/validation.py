@@ -16,9 +16,9 @@ class ReportError(ImirError):
     """A report that does not follow its schema, or a file that is not a report."""
 
 
-def load_schema() -> dict[str, Any]:
+def load_schema(name: str = "schema.json") -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a report."""
-    schema: dict[str, Any] = json.loads(files("imir_lens.report").joinpath("schema.json").read_text("utf-8"))
+    schema: dict[str, Any] = json.loads(files("imir_lens.report").joinpath(name).read_text("utf-8"))
     return schema
 
 
@@ -34,25 +34,43 @@ def validate(report: Mapping[str, Any]) -> None:
     Raises:
         ReportError: one line that names the place, what stands there and what was expected.
     """
-    # Imported here: `import imir_lens` must stay quick, and most programs never check a report.
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import best_match
-
-    bad = next(_non_finite(report, "report"), None)
-    if bad is not None:
-        raise ReportError(f"{bad[0]} is {bad[1]}: a report holds finite numbers only")
     # The patterns are most of a report; they are checked below, by hand, a hundred times faster.
     light = {**report}
     if isinstance(light.get("examples"), list):
         light["examples"] = [_without_patterns(example) for example in light["examples"]]
-    error = best_match(Draft202012Validator(load_schema()).iter_errors(light))
+    check_finite(report)
+    check_schema(light, load_schema())
+    _check_examples(report["examples"])
+    _check_roles(report["circuit"])
+
+
+def check_finite(report: Mapping[str, Any]) -> None:
+    """Refuse numbers that JSON does not have.
+
+    Raises:
+        ReportError: naming the first one's place.
+    """
+    bad = next(_non_finite(report, "report"), None)
+    if bad is not None:
+        raise ReportError(f"{bad[0]} is {bad[1]}: a report holds finite numbers only")
+
+
+def check_schema(report: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    """Check data against a JSON Schema.
+
+    Raises:
+        ReportError: one line that names the place, what stands there and what was expected.
+    """
+    # Imported here: `import imir_lens` must stay quick, and most programs never check a report.
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
+    error = best_match(Draft202012Validator(schema).iter_errors(report))
     if error is not None:
         message = " ".join(error.message.split())
         if len(message) > _LONGEST:
             message = f"{message[: _LONGEST // 2]} … {message[-_LONGEST // 2 :]}"
         raise ReportError(f"report{error.json_path[1:]}: {message}")
-    _check_examples(report["examples"])
-    _check_roles(report["circuit"])
 
 
 def _non_finite(value: Any, place: str) -> Iterator[tuple[str, float]]:
