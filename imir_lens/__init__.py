@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from imir_lens.pipeline import analyze
     from imir_lens.projector import ImirProjector
     from imir_lens.report.document import Report
+    from imir_lens.report.verification_document import VerificationReport
     from imir_lens.surrogate import Surrogate
     from imir_lens.tasks.base import Batch, Task
     from imir_lens.tasks.registry import make_task, task_names
     from imir_lens.training.loop import train
+    from imir_lens.verification import verify
     from imir_lens.weights import CircuitWeights
 
 __version__ = "0.1.0"
@@ -45,6 +47,7 @@ __all__ = [
     "Surrogate",
     "Task",
     "TransformerConfig",
+    "VerificationReport",
     "ablate",
     "analyze",
     "detect",
@@ -55,6 +58,7 @@ __all__ = [
     "save_checkpoint",
     "task_names",
     "train",
+    "verify",
 ]
 
 _HOMES = {
@@ -73,6 +77,7 @@ _HOMES = {
     "Surrogate": "surrogate",
     "Task": "tasks.base",
     "TransformerConfig": "models.config",
+    "VerificationReport": "report.verification_document",
     "ablate": "ablation",
     "analyze": "pipeline",
     "detect": "detection",
@@ -83,6 +88,7 @@ _HOMES = {
     "save_checkpoint": "checkpoints",
     "task_names": "tasks.registry",
     "train": "training.loop",
+    "verify": "verification",
 }
 
 

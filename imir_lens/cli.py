@@ -17,6 +17,7 @@ from imir_lens.commands.demo import demo
 from imir_lens.commands.report import report
 from imir_lens.commands.tasks import tasks
 from imir_lens.commands.train import train
+from imir_lens.commands.verify import verify
 from imir_lens.errors import ImirError, did_you_mean
 
 
@@ -74,7 +75,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (demo, tasks, train, analyze, report):
+for _command in (demo, tasks, train, analyze, verify, report):
     cli.add_command(_command)
 
 

@@ -17,6 +17,10 @@ from imir_lens.tasks.fixed_kernel import FixedKernel
 
 MOST_EACH = 10  # examples, heads and parents that are left out, each; of more, an even selection
 _LEAST_CHANGE = 0.01  # nats: with less there is nothing to predict
+_ROUNDING = 1e-9
+
+
+KINDS = ("example", "head", "relation")
 
 
 @dataclass(frozen=True)
@@ -24,15 +28,27 @@ class Agreement:
     """How well changes of L_pa were predicted.
 
     Attributes:
-        explained: `1 − Σ (measured − predicted)² / Σ predicted²`: 1 when all are right, 0 for a model in which nothing
+        by_kind: for examples, heads and relations, as far as there are predictions worth the name,
+            `1 − Σ (measured − predicted)² / Σ predicted²`: 1 when all are right, 0 for a model in which nothing
             changes; without bound below.
-        correlation: of predicted and measured; None where one of them does not vary.
+        correlation: of predicted and measured over all removals; None where one of them does not vary.
         largest_error: the largest |measured − predicted|, in nats.
     """
 
-    explained: float
+    by_kind: dict[str, float]
     correlation: float | None
     largest_error: float
+
+    @property
+    def explained(self) -> float:
+        """The least over kinds: one large change must not hide many small ones."""
+        return min(self.by_kind.values())
+
+
+def kind_of(found: LeaveOut) -> str:
+    """Return whether an example, a head or a relation was left out."""
+    word = found.what.partition(" ")[0]
+    return word if word in KINDS else "relation"
 
 
 def predicted_ablations(
@@ -65,15 +81,15 @@ def predicted_ablations(
 
 def agreement(found: Sequence[LeaveOut]) -> Agreement | None:
     """Return how well changes were predicted; None where no change worth the name was."""
-    predicted = torch.tensor([one.predicted for one in found], dtype=torch.float64)
-    measured = torch.tensor([one.measured for one in found], dtype=torch.float64)
-    if not found or float(predicted.abs().max()) < _LEAST_CHANGE:
+    by_kind = {}
+    for kind in KINDS:
+        some = [one for one in found if kind_of(one) == kind]
+        if max((abs(one.predicted) for one in some), default=0.0) >= _LEAST_CHANGE:
+            total = sum(one.predicted**2 for one in some)
+            by_kind[kind] = 1 - sum(one.error**2 for one in some) / total
+    if not by_kind:
         return None
-    varied = len(found) > 1 and float(predicted.std()) > 1e-9 and float(measured.std()) > 1e-9
-    correlation = float(torch.corrcoef(torch.stack([predicted, measured]))[0, 1]) if varied else None
-    error = measured - predicted
-    return Agreement(
-        explained=float(1 - error.square().sum() / predicted.square().sum()),
-        correlation=correlation,
-        largest_error=float(error.abs().max()),
-    )
+    both = torch.tensor([[one.predicted for one in found], [one.measured for one in found]], dtype=torch.float64)
+    varied = len(found) > 1 and bool((both.std(dim=1) > _ROUNDING).all())
+    correlation = float(torch.corrcoef(both)[0, 1]) if varied else None
+    return Agreement(by_kind, correlation, max(abs(one.error) for one in found))

@@ -20,7 +20,6 @@ from imir_lens.tasks.token_episodes import TokenEpisodes
 
 _NUMBERS = 2**25  # of activations held at a time
 _LEAST_GAIN = 1e-3  # nats: with less, examples tell nothing that could be followed
-_MOST_SWAPS = 8
 
 
 @dataclass(frozen=True)
@@ -139,20 +138,23 @@ def kl_share(kl: float, uniform_kl: float) -> float | None:
 
 
 def follows_swaps(model: nn.Module, task: CausalTask, episodes: Episodes, reader: Head) -> float | None:
-    """Return how far attention follows the posterior when an example is exchanged for one of another context.
+    """Return how far attention follows the posterior when half of the examples are exchanged for another context's.
 
-    One example at a time is taken from the next context, whose graph is another one. The posterior moves, from q to q',
-    and attention a' has to move along: `1 − mean KL(q' ‖ a') / mean KL(q' ‖ q)`. It is 1 where a' = q', and 0 where the
-    attention stays at q. Attention that comes from the query or from memory cannot do it.
+    The older half is taken from the next context, whose graph is another one; then, instead, the newer half. The
+    posterior moves from q to q', and attention a' has to move along: `1 − Σ KL(q' ‖ a') / Σ KL(q' ‖ q)`. It is 1 where
+    a' = q', and 0 where the attention stays at q. Attention that comes from the query or from memory cannot do it.
 
     Returns:
         The share, or None where the posterior does not move.
     """
     count = episodes.n_examples
+    half = count // 2
     before, missed, moved = task.posterior(episodes), 0.0, 0.0
-    for place in spread(count, _MOST_SWAPS):
+    for places in (slice(0, half), slice(half, count)):
+        if places.start == places.stop:
+            continue
         values = episodes.values.clone()
-        values[:, place] = episodes.values[:, place].roll(1, 0)
+        values[:, places] = episodes.values[:, places].roll(1, 0)
         swapped = Episodes(values, episodes.parents, episodes.candidates)
         after = task.posterior(swapped)
         weights = next(found.weights for found in head_attention(model, task, swapped) if found.head == reader)

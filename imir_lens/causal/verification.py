@@ -54,7 +54,7 @@ class Verification:
         matches: tier 1: every head's attention beside the posterior.
         reader: the attention of the head nearest to it.
         candidate_kl: `KL(posterior ‖ uniform)`: what the examples tell about the parent, in nats.
-        follows: how far the reader follows when an example is exchanged; see `behaviour.follows_swaps`.
+        follows: how far the reader follows when half of the examples are exchanged; see `behaviour.follows_swaps`.
         curve: L_pa over the number of examples.
         kernel: tier 2; None where there is no kernel, or it cannot be read.
         copyers: tier 3: where heads look.

@@ -27,7 +27,7 @@ FEWEST_CONTEXTS = 32  # means over fewer say little
 PREDICTS = 0.5
 # Of the information on the parent in the examples. Attention of the most likely parent alone fails: its KL is large.
 POSTERIOR = 0.9
-# Of the posterior's movement when an example is exchanged. Attention that stays where it was has 0.
+# Of the posterior's movement when half of the examples are exchanged. Attention that stays where it was has 0.
 FOLLOWS = 0.8
 # Of a head's attention must lie on candidates: what lies elsewhere picks no parent.
 ON_CANDIDATES = 0.5
@@ -96,7 +96,7 @@ def make_checks(
         Check(behaviour, "share of BMA's gain in prediction over taking all candidates alike", losses.share, PREDICTS),
         Check(attention, "share of the information on the parent that attention conveys", posterior_share, POSTERIOR),
         Check(attention, "share of the attention that lies on candidates", candidate_mass, ON_CANDIDATES),
-        Check(attention, "share of the posterior's movement followed when an example is exchanged", follows, FOLLOWS),
+        Check(attention, "share of the posterior's movement followed when examples are exchanged", follows, FOLLOWS),
     ]
     if kernel is None:
         checks.append(Check(parameters, "a kernel that can be read off the weights", None, 1.0))
@@ -111,7 +111,8 @@ def make_checks(
         share = kernel.block_diagonality
         checks.append(Check(parameters, "share of the kernel that compares an example with itself", share, DIAGONAL))
     explained = None if agreement is None else agreement.explained
-    checks.append(Check(ablations, "share of the predicted changes of L_pa that is found", explained, PREDICTED))
+    asked = "share of the predicted changes of L_pa that is found, in the worst of examples, heads and relations"
+    checks.append(Check(ablations, asked, explained, PREDICTED))
     return tuple(checks)
 
 
@@ -170,7 +171,7 @@ def judge_bma(
             f"posterior over parents; nearest is {reader} ({kl})."
         )
         return BmaVerdict("not_detected", level, f"Not detected: {text}", tuple(notes), checks)
-    parts = [f"the attention of {reader} is the posterior over parents ({posterior_share:.1%} of its information)"]
+    parts = [f"The attention of {reader} is the posterior over parents ({posterior_share:.1%} of its information)"]
     if level in LEVELS[2:] and kernel is not None:
         if kernel.column is not None:
             errors = f"column error {_value(kernel.column.mean)} against {_value(kernel.column.uniform)}"
@@ -178,9 +179,9 @@ def judge_bma(
         else:
             parts.append(f"its weights compare vectors by A (cosine {kernel.alignment:.3f})")
     if level == LEVELS[3] and agreement is not None:
-        parts.append(f"removals cost what the posterior predicts ({agreement.explained:.1%} of the changes)")
+        parts.append(f"removals cost what the posterior predicts ({agreement.explained:.1%} of the changes at least)")
     text = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1] + "."
-    return BmaVerdict("causal_bma", level, f"Bayesian averaging over causal graphs: {text}", tuple(notes), checks)
+    return BmaVerdict("causal_bma", level, text, tuple(notes), checks)
 
 
 def _value(found: float | None) -> str:

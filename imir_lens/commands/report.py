@@ -1,4 +1,4 @@
-"""`imir-lens report`: HTML, Markdown and figures again from report.json; and what `analyze` says at its end."""
+"""`imir-lens report`: HTML, Markdown and figures again from report.json; the last words of `analyze` and `verify`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +9,7 @@ from imir_lens.commands.shared import PLACE, Output, command
 
 if TYPE_CHECKING:
     from imir_lens.report.document import Report
+    from imir_lens.report.verification_document import VerificationReport
 
 
 @click.command()
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 def report(directory: Path, say: Output, device: str | None) -> None:
     """Rebuild HTML, Markdown and figures in DIR from its report.json."""
     from imir_lens.report.document import Report
+    from imir_lens.report.verification_document import VerificationReport, is_verification
 
+    if is_verification(directory):
+        say.result(*verification_result(VerificationReport.rebuild(directory), directory))
+        return
     say.result(*result_of(Report.rebuild(directory), directory))
 
 
@@ -41,3 +46,27 @@ def result_of(report: "Report", directory: Path) -> tuple[dict[str, Any], list[s
         f"report    {page}",
     ]
     return data, lines
+
+
+def verification_result(report: "VerificationReport", directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """Return a verification's gist, as JSON values (named as in report.json) and as lines."""
+    verdict, page = report.data["verdict"], directory / "report.html"
+    keys = ("command", "seed", "model", "task", "evaluation", "behaviour", "parameters", "mechanism", "verdict")
+    data = {"out": str(directory), "report": str(page), **{key: report.data[key] for key in keys}}
+    lines = [
+        f"verdict   {verdict['mechanism']}",
+        f"evidence  {verdict['evidence_level']}",
+        "",
+        verdict["text"],
+        *(f"  {_check(check)}" for check in verdict["checks"]),
+        *(f"Caveat: {caveat}" for caveat in verdict["caveats"]),
+        "",
+        f"report    {page}",
+    ]
+    return data, lines
+
+
+def _check(check: dict[str, Any]) -> str:
+    found = "not measured" if check["found"] is None else f"{check['found']:.3f}"
+    bound = f"{'>=' if check['at_least'] else '<='} {check['threshold']:g}"
+    return f"{'yes' if check['holds'] else 'NO':<4} {found:>12} {bound:>8}  {check['level']}: {check['asked']}"
