@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from benchmarks import detection, elimination, planted, sampling, stability, surrogate_forward
+from benchmarks import detection, elimination, planted, sampling, stability, surrogate_forward, trained
 from benchmarks.measure import record
 from benchmarks.partial import PartialRows
 
@@ -15,9 +15,10 @@ BENCHMARKS = {
     "sampling": sampling.run,
     "planted": planted.run,
     "stability": stability.run,
+    "trained": trained.run,
 }
 # How to sum up a benchmark whose rows are too many to print.
-TABLES = {"planted": planted.tables, "stability": stability.tables}
+TABLES = {"planted": planted.tables, "stability": stability.tables, "trained": trained.tables}
 _SEED = 0
 
 
