@@ -56,8 +56,15 @@ def record(
         _print(title, lines)
     if store:
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+        (RESULTS / f"{name}.json").write_text(_as_json(result) + "\n", encoding="utf-8")
     return result
+
+
+def _as_json(result: dict[str, Any]) -> str:
+    """One line for each row: there can be thousands."""
+    lines = ",\n  ".join(json.dumps(row) for row in result["rows"])
+    head = json.dumps({**result, "rows": []}, indent=1)
+    return f"{head.removesuffix('[]' + chr(10) + '}')}[\n  {lines}\n ]\n}}"
 
 
 def _print(title: str, lines: Sequence[dict[str, Any]]) -> None:
