@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from benchmarks import detection, elimination, planted, sampling, stability, surrogate_forward, trained
+from benchmarks import causal, detection, elimination, planted, sampling, stability, surrogate_forward, trained
 from benchmarks.measure import record
 from benchmarks.partial import PartialRows
 
@@ -16,9 +16,10 @@ BENCHMARKS = {
     "planted": planted.run,
     "stability": stability.run,
     "trained": trained.run,
+    "causal": causal.run,
 }
 # How to sum up a benchmark whose rows are too many to print.
-TABLES = {"planted": planted.tables, "stability": stability.tables, "trained": trained.tables}
+TABLES = {"planted": planted.tables, "stability": stability.tables, "trained": trained.tables, "causal": causal.tables}
 _SEED = 0
 
 
