@@ -23,7 +23,7 @@ def ticks(low: Real, high: Real, about: int = 5) -> list[float]:
     span = float(high - low) or 1.0
     raw = span / about
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= raw * 0.999)
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= 0.75 * raw)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [round(k * step, 12) + 0.0 for k in range(first, last + 1)]
