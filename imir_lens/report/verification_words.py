@@ -41,7 +41,7 @@ def key_numbers(report: Mapping[str, Any]) -> list[KeyNumber]:
     behaviour, parameters = report["behaviour"], report["parameters"]
     attention, agreed = behaviour["attention"], report["mechanism"]["agreement"]
     out = [
-        KeyNumber("information on the parent", percent(attention["share"]), f"conveyed by {behaviour['reader']}"),
+        KeyNumber("information on the parent", _gained(attention["share"]), f"conveyed by {behaviour['reader']}"),
         KeyNumber("KL to the posterior", small(attention["kl"]), f"nats; uniform {small(attention['uniform_kl'])}"),
         KeyNumber(
             "parent loss L_pa",
@@ -57,7 +57,7 @@ def key_numbers(report: Mapping[str, Any]) -> list[KeyNumber]:
     removed = len(report["mechanism"]["ablations"])
     explained = None if agreed is None else agreed["explained"]
     out.append(
-        KeyNumber("removals predicted", percent(explained), f"of the changes of L_pa, at least; {removed} removals")
+        KeyNumber("removals predicted", _gained(explained), f"of the changes of L_pa, at least; {removed} removals")
     )
     return out
 
@@ -230,3 +230,8 @@ def provenance_table(report: Mapping[str, Any]) -> Table:
 
 def _change(value: Real) -> str:
     return number(0 if abs(value) < 1e-9 else value, signed=abs(value) >= 1e-9)
+
+
+def _gained(share: Real | None) -> str:
+    """Write a share that has no bound below: worse than nothing is none."""
+    return "none" if share is not None and share <= 0 else percent(share)
