@@ -22,7 +22,7 @@ from imir_lens.causal.transformer import CausalTransformer
 from imir_lens.tasks.linear_dynamics import LinearDynamics
 
 CONSTRUCTED, TRAINED, REGRESSION = "continuous, constructed", "continuous, trained", "continuous, regression"
-OPTIONS: dict[str, Any] = {"steps": 2048, "batch": 128, "decay": 0.5}
+OPTIONS: dict[str, Any] = {"steps": 1024, "batch": 128, "decay": 0.5}
 
 
 def rows(*, small: bool, seed: int, kept: PartialRows) -> list[dict[str, Any]]:

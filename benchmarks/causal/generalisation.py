@@ -18,7 +18,7 @@ READER = Head(1, 0)
 def rows(*, small: bool, seed: int, kept: PartialRows) -> list[dict[str, Any]]:
     """One row for each number of training examples, with a curve over the number of test examples."""
     sizes = {"d": 3, "positions": 4} if small else {"d": 10, "positions": 15}
-    options: dict[str, Any] = {"steps": 50 if small else 2048, "batch": 64 if small else 128, "decay": 0.2}
+    options: dict[str, Any] = {"steps": 50 if small else 2048, "batch": 64, "decay": 0.2}
     tested = (1, 2) if small else tuple(range(1, 21))
     found = []
     for examples in (1, 2) if small else (1, 3, 5, 10):

@@ -45,7 +45,7 @@ def rows(*, small: bool, seed: int, kept: PartialRows) -> list[dict[str, Any]]:
             key = {"d": d, "concentration": concentration, "H": task.positions, "graph seed": one}
             draws = 2_000 if small else 100_000
             found.append(kept_row(kept, INFORMATION, key, partial(_information, task, parents, draws, one)))
-            draws = 50 if small else 4_000
+            draws = 50 if small else 20_000
             found.append(kept_row(kept, CONCENTRATION, key, partial(_concentration, task, parents, draws, one)))
             draws = 2_000 if small else 200_000
             found.append(kept_row(kept, GRADIENT, key, partial(_gradient, task, parents, draws, one)))
@@ -88,14 +88,14 @@ def _information(task: CausalTree, parents: Tensor, draws: int, seed: int) -> di
 
 
 def _concentration(task: CausalTree, parents: Tensor, runs: int, seed: int) -> dict[str, Any]:
-    """For the position that is slowest to tell, over numbers of examples where the bound falls from e^-3 to e^-7."""
+    """For the position that is slowest to tell, over numbers of examples where the bound falls from e^-2 to e^-5."""
     exponents = concentration_exponents(task.kernel, parents)
     nodes = torch.arange(len(parents))
     exponents[nodes, parents.clamp(min=0)] = torch.inf
     rates = exponents.nan_to_num(nan=torch.inf).amin(1)
-    slowest = int(rates.masked_fill(rates.isinf(), -1).masked_fill(nodes < 2, torch.inf).argmin())
+    slowest = 2 + int(rates[2:].argmin())
     rate = float(rates[slowest])
-    first, last = max(1, round(3 / rate)), max(2, round(7 / rate))
+    first, last = max(1, round(2 / rate)), max(2, round(5 / rate))
     values = samples(task, parents, runs * last, seed).view(runs, last, -1)
     scores = task.log_kernel[values[..., :slowest], values[..., slowest : slowest + 1]].cumsum(1)
     wrong = (1 - scores.softmax(-1)[..., int(parents[slowest])]).mean(0)

@@ -19,9 +19,9 @@ SHARPEN = (1.0, 2.0, 5.0, 100.0)
 
 def rows(*, small: bool, seed: int, kept: PartialRows) -> list[dict[str, Any]]:
     """The construction as it is, and with its scores sharpened; and one that knows another kernel."""
-    task = LagChain(d=4, positions=12) if small else LagChain()
+    task = LagChain(d=4, positions=12) if small else LagChain(d=5, positions=24, concentration=1.0)
     contexts = 64 if small else 1024
-    other = LagChain(d=task.d, positions=task.positions, kernel_seed=1)
+    other = type(task)(**{**task.knobs, "kernel_seed": 1})
     cases = [*((f"construction, scores times {factor:g}", task, factor) for factor in SHARPEN)]
     cases += [("construction for another kernel", other, 1.0), ("all lags alike", task, 0.0)]
     found = []
