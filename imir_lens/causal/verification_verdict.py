@@ -33,7 +33,7 @@ FOLLOWS = 0.8
 ON_CANDIDATES = 0.5
 # Column error as a share of the zero kernel's: three quarters of pi are in the weights, column by column.
 COLUMN = 0.25
-# Share of the kernel that compares an example with itself; 1/L by chance, and more than half is most of it.
+# Of the way from chance, 1/L, to a kernel that compares each example with itself and nothing else.
 DIAGONAL = 0.5
 # For vectors: cosine with A. Random d × d forms have about 1/d.
 ALIGNED = 0.9
@@ -109,7 +109,8 @@ def make_checks(
         checks.append(Check(parameters, "cosine of the kernel with A", kernel.alignment, ALIGNED))
     if kernel is not None and n_examples > 1:
         share = kernel.block_diagonality
-        checks.append(Check(parameters, "share of the kernel that compares an example with itself", share, DIAGONAL))
+        needed = 1 / n_examples + DIAGONAL * (1 - 1 / n_examples)
+        checks.append(Check(parameters, "share of the kernel that compares an example with itself", share, needed))
     explained = None if agreement is None else agreement.explained
     asked = "share of the predicted changes of L_pa that is found, in the worst of examples, heads and relations"
     checks.append(Check(ablations, asked, explained, PREDICTED))
