@@ -84,7 +84,7 @@ def match_figure(report: Mapping[str, Any], *, name: str = "posterior") -> str:
     drawn, behaviour = report["drawn"], report["behaviour"]
     out, step = [], PANEL + _GAP + 16
     axes = Axes(LEFT, ABOVE, PANEL, PANEL, _UNIT, _UNIT)
-    out.append(axes.frame("Every candidate", "posterior", "attention", x_ticks=_TICKS, y_ticks=_TICKS))
+    out.append(axes.frame("Candidates not ruled out", "posterior", "attention", x_ticks=_TICKS, y_ticks=_TICKS))
     out.append(axes.diagonal())
     pairs = zip(drawn["cells"]["posterior"], drawn["cells"]["attention"], strict=True)
     out += [axes.mark(p, a, "r-alpha", size=2.6, opacity=0.35) for p, a in pairs]
@@ -117,7 +117,7 @@ def match_figure(report: Mapping[str, Any], *, name: str = "posterior") -> str:
         ("attention", "r-alpha", ""),
     ):
         out.append(axes.line([(row["distance"], row[field]) for row in rows], colour, dash=dash))
-    out += [axes.mark(row["distance"], row["attention"], "r-alpha", size=3) for row in rows]
+    out += [axes.mark(row["distance"], row["attention"], "r-alpha", size=3 if longest < 30 else 1.6) for row in rows]
     bottom = ABOVE + PANEL + BELOW + 16
     out.append(
         key(

@@ -14,8 +14,9 @@ from imir_lens.tasks.episodes import Episodes, uniform_weights
 
 _CONTEXTS: Final = 3
 _CELLS: Final = 500
-_ROWS: Final = 96  # of a kernel; of larger ones the examples nearest to the query are drawn
+_ROWS: Final = 100  # of a kernel; of larger ones the examples nearest to the query are drawn
 _HEADS: Final = 50
+_RULED_OUT: Final = 0.01  # most candidates are, by posterior and attention alike, and would hide the others
 _SEED: Final = 0  # of which candidates are drawn
 
 
@@ -52,9 +53,11 @@ def _cells(
     posterior: Float[Tensor, "context position candidate"],
     episodes: Episodes,
 ) -> dict[str, Any]:
-    """Return a random sample of candidates that have a choice, with their posterior and attention."""
+    """Return a random sample of candidates that are not ruled out, with their posterior and attention."""
     choice = episodes.candidates & (episodes.candidates.sum(dim=1, keepdim=True) > 1)
     attention, expected = weights[:, choice].flatten(), posterior[:, choice].flatten()
+    open_ = (attention > _RULED_OUT) | (expected > _RULED_OUT)
+    attention, expected = attention[open_], expected[open_]
     order = torch.randperm(len(attention), generator=torch.Generator().manual_seed(_SEED))[:_CELLS]
     return {"posterior": _rounded(expected[order], 4), "attention": _rounded(attention[order], 4)}
 
@@ -98,7 +101,7 @@ def _kernel(kernel: KernelEvidence, found: Verification) -> dict[str, Any]:
         blocks = kernel.raw.view(heads, d, heads, d).permute(0, 2, 1, 3)[best][:, best][:, :, :_ROWS, :_ROWS]
         raw = {
             "title": "W_KQ, as it stands",
-            "subtitle": f"blocks: heads, by the example they copy{'' if heads == count else f' ({count} of {heads})'}",
+            "subtitle": f"blocks: heads{', by the example they copy' if heads == count else f' ({count} of {heads})'}",
             "blocks": [f"H{found.copyers[k].head.index}" for k in best],
             "matrix": _flat(_gauged(blocks, tokens)),
         }
