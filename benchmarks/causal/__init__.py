@@ -3,7 +3,7 @@
 `docs/causal_experiments.md` reads these tables. `trained`: L_pa, and the errors of the weights. `generalisation`: other
 numbers of examples than in training. `continuous`: vectors, whose log-likelihood no bilinear score is. `ordinary`:
 transformers on the flattened sequence. `selective induction`: lags. `controls`: models that must not be called
-Bayesian. `question`: fewer heads than examples, no biases at the start, the second layer's domain. `information`,
+Bayesian. `fewer heads` than examples, no biases at the `start`, the second layer's `domain`. `information`,
 `concentration`, `gradient`: theorems on samples.
 """
 

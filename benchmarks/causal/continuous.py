@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benchmarks.causal.figures import behaviour_figures, matched, test_episodes
+from benchmarks.causal.figures import behaviour_figures, matched, held_out
 from benchmarks.causal.keeping import kept_row
 from benchmarks.partial import PartialRows
 from imir_lens.causal.construction import construct
@@ -45,7 +45,7 @@ def rows(*, small: bool, seed: int, kept: PartialRows) -> list[dict[str, Any]]:
 
 def _constructed(task: LinearDynamics, contexts: int) -> dict[str, Any]:
     model = construct(task)
-    match = matched(model, task, test_episodes(task, contexts))
+    match = matched(model, task, held_out(task, contexts))
     return {
         "L_pa": match.parent_loss,
         "L_pa, BMA": match.bma_parent_loss,
@@ -74,7 +74,7 @@ def regress_scores(model: CausalTransformer, task: LinearDynamics, *, contexts: 
         task: A, c1 and c2.
         contexts: test episodes.
     """
-    episodes = test_episodes(task, contexts)
+    episodes = held_out(task, contexts)
     with torch.no_grad():
         scores = model.run_with_cache(episodes, names_filter="bma.hook_scores")[1]["bma.hook_scores"].double()
     examples = episodes.examples.double()

@@ -25,7 +25,7 @@ from imir_lens.tasks.fixed_kernel import FixedKernel
 TEST_SEED = 1234  # of test episodes, which no training run draws
 
 
-def test_episodes(task: CausalTask, contexts: int, n_examples: int | None = None) -> Episodes:
+def held_out(task: CausalTask, contexts: int, n_examples: int | None = None) -> Episodes:
     """Return the episodes that models are tested on."""
     return task.sample_episodes(contexts, torch.Generator().manual_seed(TEST_SEED), n_examples=n_examples)
 
@@ -38,7 +38,7 @@ def matched(model: CausalTransformer, task: CausalTask, episodes: Episodes) -> A
 
 def behaviour_figures(model: CausalTransformer, task: CausalTask, contexts: int) -> dict[str, Any]:
     """Return L_pa beside that of BMA and of equal attention, and the total variation to the posterior."""
-    match = matched(model, task, test_episodes(task, contexts))
+    match = matched(model, task, held_out(task, contexts))
     return {
         "L_pa": match.parent_loss,
         "L_pa, BMA": match.bma_parent_loss,

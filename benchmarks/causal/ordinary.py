@@ -34,15 +34,15 @@ class Recipe:
     """
 
     model: dict[str, Any] = field(default_factory=dict)
-    steps: int = 10_000
+    steps: int = 8_000
     learning_rate: float = 3e-3
-    batch: int = 128
+    batch: int = 64
     positions: float = 3.0
 
 
 RECIPES = {
     "attention only": Recipe({"d_model": 64, "d_head": 16, "n_heads": 4, "attn_only": True}),
-    "with MLPs": Recipe({"d_model": 64, "d_head": 16, "n_heads": 4, "d_mlp": 128}),
+    "with MLPs": Recipe({"d_model": 64, "d_head": 16, "n_heads": 4, "d_mlp": 64}, steps=6_000),
 }
 SMALL = Recipe({"d_model": 16, "d_head": 8, "n_heads": 2, "attn_only": True}, steps=20, batch=8)
 

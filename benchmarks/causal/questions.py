@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.causal.figures import behaviour_figures, matched, parameter_figures, test_episodes
+from benchmarks.causal.figures import behaviour_figures, matched, parameter_figures, held_out
 from benchmarks.causal.keeping import kept_row
 from benchmarks.partial import PartialRows
 from imir_lens.causal.attention_match import match_attention
@@ -16,7 +16,7 @@ from imir_lens.causal.transformer import CausalTransformer
 from imir_lens.tasks.causal_tree import CausalTree
 from imir_lens.tasks.episodes import Episodes
 
-HEADS, START, DOMAIN = "question: fewer heads", "question: start", "question: domain"
+HEADS, START, DOMAIN = "fewer heads", "start", "domain"
 OPTIONS: dict[str, Any] = {"steps": 1024, "batch": 128}
 STARTS: dict[str, dict[str, Any]] = {
     "both biases": {},
@@ -69,7 +69,7 @@ def _heads(task: CausalTree, heads: int, options: dict[str, Any], seed: int, con
     """Beside BMA from all examples: BMA from the K nearest, the best of those who leave examples out."""
     config = CausalConfig(task.d, task.positions, task.examples, n_heads=heads)
     found = _measured(train_causal(task, config, seed=seed, **options).model, task, contexts)
-    some = test_episodes(task, contexts)
+    some = held_out(task, contexts)
     fewer = some.keep_examples(torch.arange(max(0, task.examples - heads), task.examples))
     posterior = task.posterior(fewer)
     return {**found, "L_pa, BMA of K examples": match_attention(posterior, posterior, fewer).parent_loss}
@@ -85,7 +85,7 @@ def _domain(task: CausalTree, domain: str, options: dict[str, Any], seed: int, c
     """Test on earlier positions, whatever it was trained on; and where attention goes when it may go anywhere."""
     taught = task if domain == "earlier positions" else AllOthers(**task.knobs)
     model = train_causal(taught, seed=seed, **options).model
-    episodes = test_episodes(task, contexts)
+    episodes = held_out(task, contexts)
     anywhere = with_all_others(episodes)
     (attention,) = head_attention(model, task, anywhere)
     earlier = attention.weights * episodes.candidates

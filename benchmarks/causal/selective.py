@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.causal.figures import test_episodes
+from benchmarks.causal.figures import held_out
 from benchmarks.causal.keeping import kept_row
 from benchmarks.partial import PartialRows
 from imir_lens.causal.lag_scores import lag_scores
@@ -36,7 +36,7 @@ def measure(task: LagChain, built: LagChain, factor: float, contexts: int) -> di
     model = construct_lags(built)
     with torch.no_grad():
         model.bma.W_KQ.mul_(factor)
-    episodes = test_episodes(task, contexts)
+    episodes = held_out(task, contexts)
     (attention,) = parent_attention(model, task, episodes)
     (score,) = lag_scores(model, task, episodes)
     return {
