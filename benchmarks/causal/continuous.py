@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benchmarks.causal.figures import behaviour_figures, matched, held_out
+from benchmarks.causal.figures import behaviour_figures, held_out, matched
 from benchmarks.causal.keeping import kept_row
 from benchmarks.partial import PartialRows
 from imir_lens.causal.construction import construct

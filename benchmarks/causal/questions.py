@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.causal.figures import behaviour_figures, matched, parameter_figures, held_out
+from benchmarks.causal.figures import behaviour_figures, held_out, matched, parameter_figures
 from benchmarks.causal.keeping import kept_row
 from benchmarks.partial import PartialRows
 from imir_lens.causal.attention_match import match_attention
