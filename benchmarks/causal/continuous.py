@@ -4,6 +4,8 @@
 - `continuous, trained`: the same for trained models, with as many examples as they were trained with.
 - `continuous, regression`: the scores of a pair, less their mean over candidates, regressed on those of
   `Σ_l x_h'ᵀ A x_h` and `Σ_l |x_h'|²`. Standard errors allow for dependence within a context.
+- `continuous, scaled`: which multiple of the construction's scores has the least squared error, and which the least
+  L_pa: what training should come to, where the second term is missing.
 """
 
 from functools import partial
@@ -17,11 +19,14 @@ from benchmarks.causal.figures import behaviour_figures, held_out, matched
 from benchmarks.causal.keeping import kept_row
 from benchmarks.partial import PartialRows
 from imir_lens.causal.construction import construct
+from imir_lens.causal.scoring import score_model
 from imir_lens.causal.training import train_causal
 from imir_lens.causal.transformer import CausalTransformer
 from imir_lens.tasks.linear_dynamics import LinearDynamics
 
 CONSTRUCTED, TRAINED, REGRESSION = "continuous, constructed", "continuous, trained", "continuous, regression"
+SCALED = "continuous, scaled"
+FACTORS = [round(0.1 * tenths, 1) for tenths in range(5, 26)]
 OPTIONS: dict[str, Any] = {"steps": 1024, "batch": 128, "decay": 0.5}
 
 
@@ -39,6 +44,8 @@ def rows(*, small: bool, seed: int, kept: PartialRows) -> list[dict[str, Any]]:
         for count in (1, 2) if small else (1, 3, 10):
             task = LinearDynamics(examples=count, unit_norm=unit_norm, **sizes)
             key = {"unit norm": unit_norm, "d": task.d, "H": task.positions, "L": count, **options, "seed": seed}
+            short = {name: value for name, value in key.items() if name not in (*options, "seed")}
+            found.append(kept_row(kept, SCALED, short, partial(_scaled, task, contexts)))
             found.append(kept_row(kept, TRAINED, key, partial(_trained, task, options, seed, contexts)))
     return found
 
@@ -63,6 +70,25 @@ def _trained(task: LinearDynamics, options: dict[str, Any], seed: int, contexts:
         "squared error": last["loss"],
         "squared error, BMA": last["bma_loss"],
         "regression": regress_scores(trained.model, task, contexts=min(contexts, 256)),
+    }
+
+
+def _scaled(task: LinearDynamics, contexts: int) -> dict[str, Any]:
+    """Scan multiples of c1."""
+    episodes, scores = held_out(task, contexts), {}
+    for factor in FACTORS:
+        model = construct(task)
+        with torch.no_grad():
+            model.bma.W_KQ.mul_(factor)
+        scores[factor] = score_model(model, episodes)
+    best = min(FACTORS, key=lambda factor: scores[factor].loss)
+    return {
+        "c1": task.c1,
+        "best for the squared error": best * task.c1,
+        "best for L_pa": min(FACTORS, key=lambda factor: scores[factor].parent_loss) * task.c1,
+        "squared error, best": scores[best].loss,
+        "at c1": scores[1.0].loss,
+        "at 2 c1": scores[2.0].loss,
     }
 
 
