@@ -13,7 +13,8 @@ from imir_lens.tasks.ngram import Ngram
 from imir_lens.tasks.recall import Recall
 from imir_lens.tasks.retrieval import Retrieval
 
-_STAGE = 500  # steps for each length of a chain before the full one
+_STAGE = 1000  # steps for each length of a chain before the full one
+_NARROW = {"d_model": 64, "d_head": 32}
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ def default_recipe(task: Task, **changes: Any) -> Recipe:
     """Return the recipe of `imir-lens train` for a task.
 
     - `recall` reaches the optimal loss within half the steps.
-    - Chains of hops are learned from the shortest on: without that, two hops stay at chance for thousands of steps.
+    - Chains of hops are learned from the shortest on, at a width of 64: without that, two hops stay near chance for
+      thousands of steps.
     - `ioi` starts from larger weights: from small ones all heads learn to copy names, and none to subtract one.
     - Two matches at once (`retrieval`, `ngram` with n > 2) are not learned in this time. A smaller `retrieval` is, from
       larger weights and with more heads than it needs: see `TRAINED`.
@@ -79,22 +81,22 @@ def default_recipe(task: Task, **changes: Any) -> Recipe:
         OptionError: for a field that does not exist.
     """
     if isinstance(task, Ioi):
-        changes = {"initializer_range": 0.2, **changes}
-    config = default_config(task, **changes)
+        return Recipe(task, default_config(task, **{"initializer_range": 0.2, **changes}), {"steps": 2000})
     if isinstance(task, Hop) and task.hops > 1:
-        return Recipe(task, config, {"steps": 3000, "learning_rate": 5e-3, "curriculum": _shorter_chains(task)})
-    return Recipe(task, config, {"steps": 2000})
+        curriculum = _shorter_chains(task, _STAGE)
+        options = {"steps": curriculum[-1][0] + 3 * _STAGE, "learning_rate": 5e-3, "curriculum": curriculum}
+        return Recipe(task, default_config(task, **{**_NARROW, **changes}), options)
+    return Recipe(task, default_config(task, **changes), {"steps": 2000})
 
 
-def _shorter_chains(task: Hop) -> list[tuple[int, dict[str, int]]]:
+def _shorter_chains(task: Hop, stage: int) -> list[tuple[int, dict[str, int]]]:
     """Return a stage for each number of hops below the task's, each with as many chains as fit."""
     room, words = task.n_blocks - task.distractors, task.vocab - 1 - 2 * task.distractors
     chains = {hops: min(room // hops, words // (hops + 1)) for hops in range(1, task.hops)}
-    return [(_STAGE * hops, {"hops": hops, "chains": count}) for hops, count in chains.items()]
+    return [(stage * hops, {"hops": hops, "chains": count}) for hops, count in chains.items()]
 
 
 DEMO = Recipe(Recall(), default_config(Recall()), {"steps": 1000})
-_NARROW = {"d_model": 64, "d_head": 32}
 # With more heads than needed, and large weights to start from, some heads look where they have to from the beginning.
 _MANY = {**_NARROW, "n_heads": 4}
 _IOI = Ioi(vocab=12, names=8, distractors=2, length=7)
@@ -106,7 +108,11 @@ TRAINED: dict[str, Recipe] = {
     "ioi": Recipe(
         _IOI, default_config(_IOI, n_layers=1, initializer_range=0.3, **_MANY), {"steps": 400, "learning_rate": 2e-3}
     ),
-    "hop": default_recipe(_HOP, **_NARROW),
+    "hop": Recipe(
+        _HOP,
+        default_config(_HOP, **_NARROW),
+        {"steps": 3000, "learning_rate": 5e-3, "curriculum": _shorter_chains(_HOP, 500)},
+    ),
     "retrieval": Recipe(
         _RETRIEVAL, default_config(_RETRIEVAL, initializer_range=0.2, **_MANY), {"steps": 2000, "weight_decay": 0.03}
     ),
