@@ -1,6 +1,6 @@
 """`python -m benchmarks.causal.document` fills the tables of docs/causal_experiments.md from the stored results.
 
-A table follows a line `<!-- NAME: column; column; … -->`, which names one of the stored tables; a test compares.
+A table follows a line `<!-- NAME: column | column | … -->`, which names one of the stored tables; a test compares.
 """
 
 import json
@@ -19,7 +19,7 @@ def filled(text: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Return the page with its tables replaced by what is stored."""
 
     def table(mark: re.Match[str]) -> str:
-        columns = [column.strip() for column in mark["columns"].split(";")]
+        columns = [column.strip() for column in mark["columns"].split(" | ")]
         return mark[1] + "".join(f"{line}\n" for line in _lines(tables[mark["name"]], columns))
 
     return _MARK.sub(table, text)

@@ -43,6 +43,7 @@ class Recipe:
 RECIPES = {
     "attention only": Recipe({"d_model": 64, "d_head": 16, "n_heads": 4, "attn_only": True}),
     "with MLPs": Recipe({"d_model": 64, "d_head": 16, "n_heads": 4, "d_mlp": 64}, steps=6_000),
+    "with MLPs, 8 heads": Recipe({"d_model": 64, "d_head": 16, "n_heads": 8, "d_mlp": 64}, steps=10_000),
 }
 SMALL = Recipe({"d_model": 16, "d_head": 8, "n_heads": 2, "attn_only": True}, steps=20, batch=8)
 
