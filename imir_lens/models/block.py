@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from imir_lens.compat import HookPoint
 from imir_lens.models.attention import Attention, GroupedAttention
 from imir_lens.models.config import TransformerConfig
+from imir_lens.models.gated_mlp import GatedMLP
 from imir_lens.models.mlp import MLP
 from imir_lens.models.norms import make_norm
 
@@ -24,7 +25,7 @@ class Block(nn.Module):
         self.attn = (Attention if config.n_key_value_heads is None else GroupedAttention)(config)
         if not config.attn_only:
             self.ln2 = make_norm(config.normalization_type, config.d_model, eps=config.eps, dtype=config.dtype)
-            self.mlp = MLP(config)
+            self.mlp = (GatedMLP if config.gated_mlp else MLP)(config)
             self.hook_resid_mid = HookPoint()  # [context position d_model]
         self.hook_attn_in = HookPoint()  # [context position head d_model]
         self.hook_q_input = HookPoint()  # [context position head d_model]

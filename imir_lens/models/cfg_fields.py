@@ -34,7 +34,6 @@ _OFF = (None, False)
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "use_local_attn": (_OFF, "attention within a window"),
     "parallel_attn_mlp": (_OFF, "attention and MLP side by side on one residual stream"),
-    "gated_mlp": (_OFF, "gated MLPs"),
     "num_experts": (_OFF, "mixtures of experts"),
     "scale_attn_by_inverse_layer_idx": (_OFF, "a score scale that changes with the layer"),
     "attn_scores_soft_cap": ((*_OFF, -1, 0), "soft-capped attention scores"),
@@ -110,7 +109,8 @@ def as_hooked_transformer(cfg: Mapping[str, Any]) -> dict[str, Any]:
     `use_attn_scale` says. Any other cfg comes back unchanged.
 
     Raises:
-        UnsupportedModelError: for a native cfg with `use_attn_scale=False`: what it asks for is not what it computes.
+        UnsupportedModelError: for a native cfg with `use_attn_scale=False`, as what it asks for is not what it
+            computes, and with `gated_mlp=True`, as it has no biases there.
     """
     if cfg.get("architecture") != NATIVE:
         return dict(cfg)
@@ -118,5 +118,10 @@ def as_hooked_transformer(cfg: Mapping[str, Any]) -> dict[str, Any]:
         raise UnsupportedModelError(
             "cfg sets use_attn_scale=False for a TransformerLens native model, which ignores it: "
             "its scores are scaled; set use_attn_scale=True to analyse what it computes"
+        )
+    if cfg.get("gated_mlp") and not cfg.get("attn_only"):
+        raise UnsupportedModelError(
+            "cfg sets gated_mlp=True for a TransformerLens native model, whose gated MLPs have no biases: expected a "
+            "HookedTransformer's, with b_in and b_out"
         )
     return {**cfg, "rotary_adjacent_pairs": True}

@@ -41,6 +41,7 @@ class TransformerConfig:
         d_mlp: MLP width; None means 4 · d_model.
         attn_only: no MLPs.
         act_fn: activation of the MLPs.
+        gated_mlp: MLPs whose activations multiply a second projection; without influence if attn_only.
         normalization_type: None, LN, LNPre, RMS or RMSPre (`Pre`: weights folded away).
         eps: added to the variance before its root.
         final_rms: the last norm is an RMS norm even if the others are layer norms.
@@ -73,6 +74,7 @@ class TransformerConfig:
     d_mlp: int | None = None
     attn_only: bool = False
     act_fn: str | None = "relu"
+    gated_mlp: bool = False
     normalization_type: str | None = "LN"
     eps: float = 1e-5
     final_rms: bool = False
@@ -130,7 +132,7 @@ class TransformerConfig:
         positions = self.n_ctx if self.positional_embedding_type == "standard" else 0
         a_layer = 2 * (self.n_heads + self.n_kv_heads) * self.d_model * self.d_head
         if not self.attn_only:
-            a_layer += 2 * self.d_model * (self.d_mlp or 4 * self.d_model)
+            a_layer += (2 + self.gated_mlp) * self.d_model * (self.d_mlp or 4 * self.d_model)
         outer = (self.d_vocab + self.d_vocab_out + positions) * self.d_model
         return outer + self.n_layers * a_layer + self.n_ctx**2
 

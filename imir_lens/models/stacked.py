@@ -77,6 +77,12 @@ class StackedWeights:
         return self._stacked("mlp", "W_in")
 
     @property
+    def W_gate(self) -> Float[Tensor, "layer d_model d_mlp"] | None:
+        """Gate weights of gated MLPs; None for other MLPs."""
+        gated = self.cfg.gated_mlp  # type: ignore[attr-defined]
+        return self._stacked("mlp", "W_gate") if gated else None
+
+    @property
     def b_in(self) -> Float[Tensor, "layer d_mlp"]:
         """MLP input biases."""
         return self._stacked("mlp", "b_in")

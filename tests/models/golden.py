@@ -9,7 +9,7 @@ VARIANTS = Path(__file__).parents[1] / "data" / "variants"
 VERSIONS = ("v218", "v39")
 SUPPORTED = (
     *("attn_none", "attn_ln", "attn_lnpre", "rms", "mlp_ln", "gqa", "dvout", "dheadodd"),
-    *("noscale", "bidir", "rotary", "rotary_adj"),
+    *("noscale", "bidir", "rotary", "rotary_adj", "gated"),
 )
 # variant → how the refusal names it
 REFUSED = {
@@ -17,7 +17,6 @@ REFUSED = {
     "shortformer": "positional_embedding_type='shortformer'",
     "local": "use_local_attn=True",
     "parallel": "parallel_attn_mlp=True",
-    "gated": "gated_mlp=True",
 }
 
 

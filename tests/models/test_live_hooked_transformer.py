@@ -27,6 +27,8 @@ VARIANTS = {
     "folded solu": {**SIZES, "normalization_type": "LNPre", "act_fn": "solu_ln", "final_rms": True},
     **{f"norm {kind}": {**SIZES, "normalization_type": kind, "eps": 0.01} for kind in ("LN", "LNPre", "RMS", "RMSPre")},
     **{act: {**SIZES, "act_fn": act} for act in ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "solu_ln")},
+    "gated": {**SIZES, "gated_mlp": True, "act_fn": "silu", "normalization_type": "RMS"},
+    "gated solu": {**SIZES, "gated_mlp": True, "act_fn": "solu_ln"},
     "half precision": {**SIZES, "dtype": torch.bfloat16},
 }
 SWITCHES = {
@@ -70,7 +72,7 @@ def test_every_hook_has_the_same_name_and_value(cfg, switches):
     torch.testing.assert_close(logits, expected_logits, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln"])
+@pytest.mark.parametrize("name", ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln", "gated"])
 def test_gradients_are_the_same(name):
     theirs, ours, tokens = pair(VARIANTS[name])
     theirs(tokens).square().mean().backward()

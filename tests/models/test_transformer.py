@@ -39,6 +39,7 @@ def test_logits_are_those_of_transformer_lens(version, variant):
         ("rotary", {"rotary_adjacent_pairs": True}),
         ("rotary", {"rotary_dim": 8}),
         ("rotary", {"rotary_base": 100.0}),
+        ("gated", {"act_fn": "gelu"}),
     ],
 )
 def test_each_choice_of_the_config_changes_the_logits(variant, change):
