@@ -12,7 +12,7 @@ from imir_lens.models.norms import make_norm
 
 
 class Block(nn.Module):
-    """`mid = x + attn(ln1(x))`, `post = mid + mlp(ln2(mid))`.
+    """`mid = x + attn(ln1(x))`, `post = mid + mlp(ln2(mid))`; in parallel `post = x + attn(ln1(x)) + mlp(ln2(x))`.
 
     The input hooks fire when their switch in the config is on: `hook_attn_in` gives every head its own copy of the
     input, `hook_q_input`, `hook_k_input` and `hook_v_input` then split it by what is read from it.
@@ -26,7 +26,8 @@ class Block(nn.Module):
         if not config.attn_only:
             self.ln2 = make_norm(config.normalization_type, config.d_model, eps=config.eps, dtype=config.dtype)
             self.mlp = (GatedMLP if config.gated_mlp else MLP)(config)
-            self.hook_resid_mid = HookPoint()  # [context position d_model]
+            if not config.parallel_attn_mlp:
+                self.hook_resid_mid = HookPoint()  # [context position d_model]
         self.hook_attn_in = HookPoint()  # [context position head d_model]
         self.hook_q_input = HookPoint()  # [context position head d_model]
         self.hook_k_input = HookPoint()  # [context position kv_head d_model]
@@ -47,8 +48,9 @@ class Block(nn.Module):
         mid = x + self.hook_attn_out(self.attn(*self._attention_inputs(x), future))
         if self.config.attn_only:
             return self.hook_resid_post(mid)
-        mid = self.hook_resid_mid(mid)
-        mlp_in = self.hook_mlp_in(mid.clone()) if self.config.use_hook_mlp_in else mid
+        if not self.config.parallel_attn_mlp:
+            x = mid = self.hook_resid_mid(mid)
+        mlp_in = self.hook_mlp_in(x.clone()) if self.config.use_hook_mlp_in else x
         return self.hook_resid_post(mid + self.hook_mlp_out(self.mlp(self.ln2(mlp_in))))
 
     def _attention_inputs(

@@ -33,7 +33,6 @@ _OFF = (None, False)
 # name → (values that leave the computation as it is, what any other value asks for)
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "use_local_attn": (_OFF, "attention within a window"),
-    "parallel_attn_mlp": (_OFF, "attention and MLP side by side on one residual stream"),
     "num_experts": (_OFF, "mixtures of experts"),
     "scale_attn_by_inverse_layer_idx": (_OFF, "a score scale that changes with the layer"),
     "attn_scores_soft_cap": ((*_OFF, -1, 0), "soft-capped attention scores"),
@@ -109,8 +108,8 @@ def as_hooked_transformer(cfg: Mapping[str, Any]) -> dict[str, Any]:
     `use_attn_scale` says. Any other cfg comes back unchanged.
 
     Raises:
-        UnsupportedModelError: for a native cfg with `use_attn_scale=False`, as what it asks for is not what it
-            computes, and with `gated_mlp=True`, as it has no biases there.
+        UnsupportedModelError: for a native cfg with `use_attn_scale=False` or `parallel_attn_mlp=True`, as what it asks
+            for is not what it computes, and with `gated_mlp=True`, as it has no biases there.
     """
     if cfg.get("architecture") != NATIVE:
         return dict(cfg)
@@ -118,6 +117,11 @@ def as_hooked_transformer(cfg: Mapping[str, Any]) -> dict[str, Any]:
         raise UnsupportedModelError(
             "cfg sets use_attn_scale=False for a TransformerLens native model, which ignores it: "
             "its scores are scaled; set use_attn_scale=True to analyse what it computes"
+        )
+    if cfg.get("parallel_attn_mlp"):
+        raise UnsupportedModelError(
+            "cfg sets parallel_attn_mlp=True for a TransformerLens native model, which ignores it: its MLPs come after "
+            "attention; set parallel_attn_mlp=False to load what it computes"
         )
     if cfg.get("gated_mlp") and not cfg.get("attn_only"):
         raise UnsupportedModelError(

@@ -42,6 +42,7 @@ class TransformerConfig:
         attn_only: no MLPs.
         act_fn: activation of the MLPs.
         gated_mlp: MLPs whose activations multiply a second projection; without influence if attn_only.
+        parallel_attn_mlp: attention and MLP read the same residual stream, and both write to it.
         normalization_type: None, LN, LNPre, RMS or RMSPre (`Pre`: weights folded away).
         eps: added to the variance before its root.
         final_rms: the last norm is an RMS norm even if the others are layer norms.
@@ -75,6 +76,7 @@ class TransformerConfig:
     attn_only: bool = False
     act_fn: str | None = "relu"
     gated_mlp: bool = False
+    parallel_attn_mlp: bool = False
     normalization_type: str | None = "LN"
     eps: float = 1e-5
     final_rms: bool = False
@@ -205,6 +207,8 @@ class TransformerConfig:
                 )
             if self.use_attn_in:
                 raise CheckpointError("cfg gives use_attn_in=True with grouped keys; use use_split_qkv_input instead")
+        if self.parallel_attn_mlp and self.attn_only:
+            raise CheckpointError("cfg gives parallel_attn_mlp=True with attn_only=True: expected an MLP beside attention")
         if self.rotary_dim is not None and self.positional_embedding_type == "rotary":
             self._require_positive("rotary_dim")
             if self.rotary_dim % 2 or self.rotary_dim > self.d_head:

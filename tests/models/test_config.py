@@ -150,6 +150,7 @@ def test_a_missing_field_is_named(name):
         ({"positional_embedding_type": "rotary", "rotary_dim": 18}, "cfg gives rotary_dim=18: expected an even number"),
         ({"rotary_base": 0}, "cfg gives rotary_base=0.0: expected a positive number"),
         ({"attn_scale": -2.0}, "cfg gives attn_scale=-2.0: expected a positive number"),
+        ({"parallel_attn_mlp": True, "attn_only": True}, "cfg gives parallel_attn_mlp=True with attn_only=True"),
         ({"d_vocab_out": 0}, "cfg gives d_vocab_out=0: expected a whole number of at least 1"),
     ],
 )
@@ -191,7 +192,9 @@ def test_a_native_cfg_is_read_as_what_a_native_model_computes():
     native = {**MINIMAL, "architecture": "TransformerLensNative", "positional_embedding_type": "rotary"}
     assert TransformerConfig.from_dict(native).rotary_adjacent_pairs is True
     assert TransformerConfig.from_dict({**native, "architecture": None}).rotary_adjacent_pairs is False
-    with pytest.raises(
-        UnsupportedModelError, match=r"^cfg sets use_attn_scale=False .* native model, which ignores it"
-    ):
-        TransformerConfig.from_dict({**native, "use_attn_scale": False})
+    for name, value in {"use_attn_scale": False, "parallel_attn_mlp": True}.items():
+        with pytest.raises(UnsupportedModelError, match=rf"^cfg sets {name}={value} .* native model, which ignores it"):
+            TransformerConfig.from_dict({**native, name: value})
+    with pytest.raises(UnsupportedModelError, match=r"^cfg sets gated_mlp=True .* native model, .* have no biases"):
+        TransformerConfig.from_dict({**native, "gated_mlp": True})
+    assert TransformerConfig.from_dict({**native, "gated_mlp": True, "attn_only": True}).attn_only

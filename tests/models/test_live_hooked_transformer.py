@@ -29,6 +29,7 @@ VARIANTS = {
     **{act: {**SIZES, "act_fn": act} for act in ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "solu_ln")},
     "gated": {**SIZES, "gated_mlp": True, "act_fn": "silu", "normalization_type": "RMS"},
     "gated solu": {**SIZES, "gated_mlp": True, "act_fn": "solu_ln"},
+    "parallel": {**SIZES, "parallel_attn_mlp": True, "act_fn": "gelu"},
     "half precision": {**SIZES, "dtype": torch.bfloat16},
 }
 SWITCHES = {
@@ -72,7 +73,7 @@ def test_every_hook_has_the_same_name_and_value(cfg, switches):
     torch.testing.assert_close(logits, expected_logits, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln", "gated"])
+@pytest.mark.parametrize("name", ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln", "gated", "parallel"])
 def test_gradients_are_the_same(name):
     theirs, ours, tokens = pair(VARIANTS[name])
     theirs(tokens).square().mean().backward()

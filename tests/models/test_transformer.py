@@ -40,6 +40,7 @@ def test_logits_are_those_of_transformer_lens(version, variant):
         ("rotary", {"rotary_dim": 8}),
         ("rotary", {"rotary_base": 100.0}),
         ("gated", {"act_fn": "gelu"}),
+        ("parallel", {"parallel_attn_mlp": False}),
     ],
 )
 def test_each_choice_of_the_config_changes_the_logits(variant, change):
