@@ -10,10 +10,11 @@ from torch.nn.functional import linear
 from imir_lens.compat import HookPoint
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.rotary import Rotary
+from imir_lens.models.soft_cap import soft_capped
 
 
 class Attention(nn.Module):
-    """One layer of heads: `Σ_h softmax(q_h k_hᵀ / scale) v_h W_O[h] + b_O`.
+    """One layer of heads: `Σ_h softmax(cap(q_h k_hᵀ / scale)) v_h W_O[h] + b_O`.
 
     Every hook stands where an edit acts on all that follows; `hook_attn_scores` holds the scores before the softmax,
     with −inf at the keys that a causal query cannot see.
@@ -96,6 +97,7 @@ class Attention(nn.Module):
         scores = (q / scale if on_queries else q).transpose(1, 2) @ k.permute(0, 2, 3, 1)
         if not on_queries:
             scores = scores.div_(scale)
+        scores = soft_capped(scores, self.config.attn_scores_soft_cap)
         if future is not None:
             with torch.no_grad():  # the softmax gives these scores no gradient anyway: recording the fill costs a copy
                 scores.masked_fill_(future, -torch.inf)

@@ -35,8 +35,6 @@ NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "use_local_attn": (_OFF, "attention within a window"),
     "num_experts": (_OFF, "mixtures of experts"),
     "scale_attn_by_inverse_layer_idx": (_OFF, "a score scale that changes with the layer"),
-    "attn_scores_soft_cap": ((*_OFF, -1, 0), "soft-capped attention scores"),
-    "output_logits_soft_cap": ((*_OFF, -1, 0), "soft-capped logits"),
     "use_qk_norm": (_OFF, "normalised queries and keys"),
     "qk_norm_after_rope": (_OFF, "normalised queries and keys"),
     "clip_qkv": (_OFF, "clipped queries, keys and values"),

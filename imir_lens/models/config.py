@@ -53,6 +53,8 @@ class TransformerConfig:
         attention_dir: `causal` or `bidirectional`.
         use_attn_scale: divide the scores by attn_scale.
         attn_scale: −1 means √d_head.
+        attn_scores_soft_cap: scaled scores s become cap · tanh(s / cap); 0 or less: no cap.
+        output_logits_soft_cap: the same of the logits.
         n_key_value_heads: keys and values are shared by n_heads / n_key_value_heads heads each; None: not grouped.
         ungroup_grouped_query_attention: `hook_k` and `hook_v` hold one slice per head also when grouped.
         initializer_range: standard deviation of fresh weights; −1 means 0.8 / √d_model.
@@ -87,6 +89,8 @@ class TransformerConfig:
     attention_dir: str = "causal"
     use_attn_scale: bool = True
     attn_scale: float = -1.0
+    attn_scores_soft_cap: float = -1.0
+    output_logits_soft_cap: float = -1.0
     n_key_value_heads: int | None = None
     ungroup_grouped_query_attention: bool = False
     initializer_range: float = -1.0
@@ -208,7 +212,9 @@ class TransformerConfig:
             if self.use_attn_in:
                 raise CheckpointError("cfg gives use_attn_in=True with grouped keys; use use_split_qkv_input instead")
         if self.parallel_attn_mlp and self.attn_only:
-            raise CheckpointError("cfg gives parallel_attn_mlp=True with attn_only=True: expected an MLP beside attention")
+            raise CheckpointError(
+                "cfg gives parallel_attn_mlp=True with attn_only=True: expected an MLP beside attention"
+            )
         if self.rotary_dim is not None and self.positional_embedding_type == "rotary":
             self._require_positive("rotary_dim")
             if self.rotary_dim % 2 or self.rotary_dim > self.d_head:

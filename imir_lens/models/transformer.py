@@ -17,6 +17,7 @@ from imir_lens.models.embedding import Embed, PosEmbed, Unembed
 from imir_lens.models.limits import check_layers, check_numbers
 from imir_lens.models.norms import make_norm
 from imir_lens.models.rotary import rotary_angles
+from imir_lens.models.soft_cap import soft_capped
 from imir_lens.models.stacked import StackedWeights
 from imir_lens.models.state import check_buffers, check_weights, split_buffers
 
@@ -90,7 +91,7 @@ class ImirTransformer(StackedWeights, HookedRootModule):
             x = block(x, future)
         if self._config.normalization_type is not None:
             x = self.ln_final(x)
-        return self.unembed(x)
+        return soft_capped(self.unembed(x), self._config.output_logits_soft_cap)
 
     def run_with_cache(
         self, *model_args: Any, return_cache_object: bool = True, remove_batch_dim: bool = False, **kwargs: Any

@@ -3,12 +3,13 @@
 import importlib
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import golden
 import numpy as np
 import pytest
 import torch
+from small_models import PLAIN, build, tokens
 
 from imir_lens.compat import hooked_transformer_class
 from imir_lens.errors import CheckpointError, UnsupportedModelError
@@ -198,3 +199,12 @@ def test_a_native_cfg_is_read_as_what_a_native_model_computes():
     with pytest.raises(UnsupportedModelError, match=r"^cfg sets gated_mlp=True .* native model, .* have no biases"):
         TransformerConfig.from_dict({**native, "gated_mlp": True})
     assert TransformerConfig.from_dict({**native, "gated_mlp": True, "attn_only": True}).attn_only
+
+
+@pytest.mark.parametrize("name", ["attn_scores_soft_cap", "output_logits_soft_cap"])
+def test_a_soft_cap_of_none_minus_one_or_zero_is_no_cap(name):
+    plain = build(PLAIN)(tokens()).detach()
+    for off in (None, -1, 0, 0.0, np.float64(-1)):
+        config = TransformerConfig.from_dict({**PLAIN.to_dict(), name: off})
+        assert torch.equal(build(config)(tokens()), plain)
+    assert not torch.allclose(build(replace(PLAIN, **{name: 0.5}))(tokens()), plain, atol=1e-3)

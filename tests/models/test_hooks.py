@@ -172,7 +172,7 @@ def test_the_cache_is_an_activation_cache(config):
     direct = cache.logit_attrs(parts[:, :, -1], tokens=tokens()[:, 0], pos_slice=-1)
     assert direct.shape == (len(parts), 3)
     if config.normalization_type is None:
-        written = logits[:, -1].gather(1, tokens()[:, :1])[:, 0] - model.b_U[tokens()[:, 0]]
+        written = cache["unembed.hook_out"][:, -1].gather(1, tokens()[:, :1])[:, 0] - model.b_U[tokens()[:, 0]]
         torch.testing.assert_close(direct.sum(0), written)
 
 

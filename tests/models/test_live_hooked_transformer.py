@@ -30,6 +30,7 @@ VARIANTS = {
     "gated": {**SIZES, "gated_mlp": True, "act_fn": "silu", "normalization_type": "RMS"},
     "gated solu": {**SIZES, "gated_mlp": True, "act_fn": "solu_ln"},
     "parallel": {**SIZES, "parallel_attn_mlp": True, "act_fn": "gelu"},
+    "capped": {**ATTENTION, "attn_scores_soft_cap": 0.7, "output_logits_soft_cap": 2.0, "attn_scale": 3.0},
     "half precision": {**SIZES, "dtype": torch.bfloat16},
 }
 SWITCHES = {
@@ -73,7 +74,9 @@ def test_every_hook_has_the_same_name_and_value(cfg, switches):
     torch.testing.assert_close(logits, expected_logits, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln", "gated", "parallel"])
+@pytest.mark.parametrize(
+    "name", ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln", "gated", "parallel", "capped"]
+)
 def test_gradients_are_the_same(name):
     theirs, ours, tokens = pair(VARIANTS[name])
     theirs(tokens).square().mean().backward()
