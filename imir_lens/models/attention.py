@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from imir_lens.compat import HookPoint
+from imir_lens.models.alibi import alibi_bias
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.rotary import Rotary
 from imir_lens.models.soft_cap import soft_capped
@@ -98,6 +99,8 @@ class Attention(nn.Module):
         if not on_queries:
             scores = scores.div_(scale)
         scores = soft_capped(scores, self.config.attn_scores_soft_cap)
+        if self.config.positional_embedding_type == "alibi":
+            scores = (scores + alibi_bias(*scores.shape[1:3], device=scores.device)).to(scores.dtype)
         if future is not None:
             with torch.no_grad():  # the softmax gives these scores no gradient anyway: recording the fill costs a copy
                 scores.masked_fill_(future, -torch.inf)

@@ -15,7 +15,7 @@ from imir_lens.errors import CheckpointError, UnsupportedModelError
 from imir_lens.models.cfg_fields import as_hooked_transformer, refuse_unsupported
 
 _SUPPORTED: dict[str, tuple[str | None, ...]] = {
-    "positional_embedding_type": ("standard", "rotary"),
+    "positional_embedding_type": ("standard", "rotary", "alibi"),
     "normalization_type": (None, "LN", "LNPre", "RMS", "RMSPre"),
     "attention_dir": ("causal", "bidirectional"),
     "act_fn": ("relu", "gelu", "silu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "solu_ln"),
@@ -46,7 +46,8 @@ class TransformerConfig:
         normalization_type: None, LN, LNPre, RMS or RMSPre (`Pre`: weights folded away).
         eps: added to the variance before its root.
         final_rms: the last norm is an RMS norm even if the others are layer norms.
-        positional_embedding_type: `standard` (learned, added to the embedding) or `rotary`.
+        positional_embedding_type: `standard` (learned, added to the embedding), `rotary`, or `alibi` (W_pos is there,
+            and not read).
         rotary_dim: leading entries of q and k that are rotated; None means d_head.
         rotary_base: the base of the rotation frequencies.
         rotary_adjacent_pairs: rotate (0, 1), (2, 3), … instead of (0, n/2), (1, n/2 + 1), …
@@ -128,6 +129,11 @@ class TransformerConfig:
         return self.attn_scale if self.use_attn_scale else 1.0
 
     @property
+    def has_position_embedding(self) -> bool:
+        """Whether there is a W_pos; HookedTransformer keeps one for ALiBi too, where nothing reads it."""
+        return self.positional_embedding_type != "rotary"
+
+    @property
     def n_kv_heads(self) -> int:
         """Number of distinct key and value heads."""
         return self.n_key_value_heads or self.n_heads
@@ -135,7 +141,7 @@ class TransformerConfig:
     @property
     def n_numbers(self) -> int:
         """Numbers in the weight matrices and the mask: nearly all that the model holds."""
-        positions = self.n_ctx if self.positional_embedding_type == "standard" else 0
+        positions = self.n_ctx if self.has_position_embedding else 0
         a_layer = 2 * (self.n_heads + self.n_kv_heads) * self.d_model * self.d_head
         if not self.attn_only:
             a_layer += (2 + self.gated_mlp) * self.d_model * (self.d_mlp or 4 * self.d_model)

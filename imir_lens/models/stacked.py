@@ -18,7 +18,7 @@ class StackedWeights:
 
     @property
     def W_pos(self) -> Float[Tensor, "n_ctx d_model"]:
-        """Position embedding; no such attribute with rotary positions."""
+        """Position embedding, which ALiBi models do not read; no such attribute with rotary positions."""
         return self.pos_embed.W_pos  # type: ignore[attr-defined]
 
     @property

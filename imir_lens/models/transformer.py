@@ -45,7 +45,7 @@ class ImirTransformer(StackedWeights, HookedRootModule):
         self._config = config
         self.embed = Embed(config)
         self.hook_embed = HookPoint()  # [context position d_model]
-        if config.positional_embedding_type == "standard":
+        if config.has_position_embedding:
             self.pos_embed = PosEmbed(config)
             self.hook_pos_embed = HookPoint()  # [context position d_model]
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))

@@ -31,6 +31,8 @@ VARIANTS = {
     "gated solu": {**SIZES, "gated_mlp": True, "act_fn": "solu_ln"},
     "parallel": {**SIZES, "parallel_attn_mlp": True, "act_fn": "gelu"},
     "capped": {**ATTENTION, "attn_scores_soft_cap": 0.7, "output_logits_soft_cap": 2.0, "attn_scale": 3.0},
+    "alibi": {**SIZES, "positional_embedding_type": "alibi", "n_heads": 3, "attn_scores_soft_cap": 3.0},
+    "alibi both ways": {**ATTENTION, "positional_embedding_type": "alibi", "attention_dir": "bidirectional"},
     "half precision": {**SIZES, "dtype": torch.bfloat16},
 }
 SWITCHES = {
