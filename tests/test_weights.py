@@ -182,6 +182,7 @@ def test_shapes_that_do_not_fit_are_named_with_their_axes(
         ({"normalization_type": "LN"}, "LayerNorm (normalization_type='LN') yet; this model has it"),
         ({"normalization_type": "RMSPre"}, "folded RMSNorm (normalization_type='RMSPre') yet"),
         ({"positional_embedding_type": "rotary"}, "rotary positions yet; this model has it"),
+        ({"positional_embedding_type": "shortformer"}, "shortformer positions yet; this model has it"),
         ({"positional_embedding_type": "alibi"}, "alibi positions yet; this model has it"),
         ({"attn_only": False}, "MLP layers (attn_only=False)"),
         ({"attention_dir": "bidirectional"}, "bidirectional attention"),

@@ -40,6 +40,8 @@ class Attention(nn.Module):
         self.hook_q = HookPoint()  # [context position head d_head]
         self.hook_k = HookPoint()  # [context position kv_head d_head]
         self.hook_v = HookPoint()  # [context position kv_head d_head]
+        if config.positional_embedding_type == "shortformer":
+            self.hook_attn_input = HookPoint()  # HookedTransformer has it, and calls it nowhere
         if self.rotary is not None:
             self.hook_rot_q = HookPoint()  # [context position head d_head]
             self.hook_rot_k = HookPoint()  # [context position kv_head d_head]

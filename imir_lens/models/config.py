@@ -15,7 +15,7 @@ from imir_lens.errors import CheckpointError, UnsupportedModelError
 from imir_lens.models.cfg_fields import as_hooked_transformer, refuse_unsupported
 
 _SUPPORTED: dict[str, tuple[str | None, ...]] = {
-    "positional_embedding_type": ("standard", "rotary", "alibi"),
+    "positional_embedding_type": ("standard", "rotary", "alibi", "shortformer"),
     "normalization_type": (None, "LN", "LNPre", "RMS", "RMSPre"),
     "attention_dir": ("causal", "bidirectional"),
     "act_fn": ("relu", "gelu", "silu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "solu_ln"),
@@ -46,8 +46,8 @@ class TransformerConfig:
         normalization_type: None, LN, LNPre, RMS or RMSPre (`Pre`: weights folded away).
         eps: added to the variance before its root.
         final_rms: the last norm is an RMS norm even if the others are layer norms.
-        positional_embedding_type: `standard` (learned, added to the embedding), `rotary`, or `alibi` (W_pos is there,
-            and not read).
+        positional_embedding_type: `standard` (learned, added to the embedding), `rotary`, `alibi` (W_pos is there, and
+            not read), or `shortformer` (learned, added to what queries and keys read in every layer, after the norm).
         rotary_dim: leading entries of q and k that are rotated; None means d_head.
         rotary_base: the base of the rotation frequencies.
         rotary_adjacent_pairs: rotate (0, 1), (2, 3), … instead of (0, n/2), (1, n/2 + 1), …

@@ -84,11 +84,14 @@ class ImirTransformer(StackedWeights, HookedRootModule):
         if length > self._config.n_ctx:
             raise OptionError(f"contexts of {length} tokens are longer than the model's n_ctx={self._config.n_ctx}")
         x = self.hook_embed(self.embed(tokens))
+        shortformer = None
         if self._config.positional_embedding_type == "standard":
             x = x + self.hook_pos_embed(self.pos_embed(tokens))
+        elif self._config.positional_embedding_type == "shortformer":
+            shortformer = self.hook_pos_embed(self.pos_embed(tokens))
         future = self.future[:length, :length] if self._config.attention_dir == "causal" else None
         for block in self.blocks:
-            x = block(x, future)
+            x = block(x, future, shortformer)
         if self._config.normalization_type is not None:
             x = self.ln_final(x)
         return soft_capped(self.unembed(x), self._config.output_logits_soft_cap)

@@ -9,11 +9,10 @@ VARIANTS = Path(__file__).parents[1] / "data" / "variants"
 VERSIONS = ("v218", "v39")
 SUPPORTED = (
     *("attn_none", "attn_ln", "attn_lnpre", "rms", "mlp_ln", "gqa", "dvout", "dheadodd"),
-    *("noscale", "bidir", "rotary", "rotary_adj", "gated", "parallel", "alibi"),
+    *("noscale", "bidir", "rotary", "rotary_adj", "gated", "parallel", "alibi", "shortformer"),
 )
 # variant → how the refusal names it
 REFUSED = {
-    "shortformer": "positional_embedding_type='shortformer'",
     "local": "use_local_attn=True",
 }
 

@@ -15,7 +15,9 @@ GROUPED = replace(FULL, n_heads=4, n_key_value_heads=2, positional_embedding_typ
 GATED = replace(FULL, gated_mlp=True, act_fn="silu", normalization_type="RMS")
 CAPPED = replace(PLAIN, attn_scores_soft_cap=0.5, output_logits_soft_cap=2.0)
 ALIBI = replace(FULL, positional_embedding_type="alibi", n_heads=3, act_fn="gelu")
+SHORTFORMER = replace(FULL, positional_embedding_type="shortformer", act_fn="gelu")
 CONFIGS = {
+    "shortformer": SHORTFORMER,
     "alibi": ALIBI,
     "plain": PLAIN,
     "full": FULL,

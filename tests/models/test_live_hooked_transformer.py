@@ -33,6 +33,7 @@ VARIANTS = {
     "capped": {**ATTENTION, "attn_scores_soft_cap": 0.7, "output_logits_soft_cap": 2.0, "attn_scale": 3.0},
     "alibi": {**SIZES, "positional_embedding_type": "alibi", "n_heads": 3, "attn_scores_soft_cap": 3.0},
     "alibi both ways": {**ATTENTION, "positional_embedding_type": "alibi", "attention_dir": "bidirectional"},
+    "shortformer": {**SIZES, "positional_embedding_type": "shortformer", "normalization_type": "LN"},
     "half precision": {**SIZES, "dtype": torch.bfloat16},
 }
 SWITCHES = {
@@ -77,7 +78,8 @@ def test_every_hook_has_the_same_name_and_value(cfg, switches):
 
 
 @pytest.mark.parametrize(
-    "name", ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln", "gated", "parallel", "capped"]
+    "name",
+    ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln", "gated", "parallel", "capped", "shortformer"],
 )
 def test_gradients_are_the_same(name):
     theirs, ours, tokens = pair(VARIANTS[name])

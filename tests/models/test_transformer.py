@@ -41,6 +41,7 @@ def test_logits_are_those_of_transformer_lens(version, variant):
         ("rotary", {"rotary_base": 100.0}),
         ("alibi", {"positional_embedding_type": "standard"}),
         ("alibi", {"attention_dir": "bidirectional"}),
+        ("shortformer", {"positional_embedding_type": "standard"}),
         ("attn_none", {"attn_scores_soft_cap": 2.0}),
         ("attn_none", {"output_logits_soft_cap": 2.0}),
         ("gated", {"act_fn": "gelu"}),
