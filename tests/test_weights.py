@@ -187,6 +187,10 @@ def test_shapes_that_do_not_fit_are_named_with_their_axes(
         ({"attn_only": False}, "MLP layers (attn_only=False)"),
         ({"attention_dir": "bidirectional"}, "bidirectional attention"),
         ({"n_key_value_heads": 1}, "grouped queries (n_key_value_heads=1)"),
+        (
+            {"use_local_attn": True, "attn_types": ["global", "local", "global"], "window_size": 4},
+            "local attention (window_size=4) yet",
+        ),
         ({"attn_scores_soft_cap": 5}, "soft-capped attention scores (attn_scores_soft_cap=5.0)"),
         ({"output_logits_soft_cap": 30}, "soft-capped logits (output_logits_soft_cap=30.0) yet; this model has it"),
         ({"d_vocab_out": 9}, "an output vocabulary of another size (d_vocab_out=9)"),

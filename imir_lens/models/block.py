@@ -15,15 +15,15 @@ class Block(nn.Module):
     """`mid = x + attn(ln1(x))`, `post = mid + mlp(ln2(mid))`; in parallel `post = x + attn(ln1(x)) + mlp(ln2(x))`.
 
     The input hooks fire when their switch in the config is on: `hook_attn_in` gives every head its own copy of the
-    input, `hook_q_input`, `hook_k_input` and `hook_v_input` then split it by what is read from it. Shortformer positions
-    are added to what queries and keys read, after the norm.
+    input, `hook_q_input`, `hook_k_input` and `hook_v_input` then split it by what is read from it. Shortformer
+    positions are added to what queries and keys read, after the norm.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, layer: int) -> None:
         super().__init__()
         self.config = config
         self.ln1 = make_norm(config.normalization_type, config.d_model, eps=config.eps, dtype=config.dtype)
-        self.attn = (Attention if config.n_key_value_heads is None else GroupedAttention)(config)
+        self.attn = (Attention if config.n_key_value_heads is None else GroupedAttention)(config, layer)
         if not config.attn_only:
             self.ln2 = make_norm(config.normalization_type, config.d_model, eps=config.eps, dtype=config.dtype)
             self.mlp = (GatedMLP if config.gated_mlp else MLP)(config)
@@ -42,21 +42,21 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "context position d_model"],
-        future: Bool[Tensor, "position position"] | None,
+        hidden: Bool[Tensor, "position position"] | None,
         shortformer: Float[Tensor, "context position d_model"] | None = None,
     ) -> Float[Tensor, "context position d_model"]:
         """Return the residual stream after this layer.
 
         Args:
             x: the residual stream before it.
-            future: as in `Attention.forward`.
+            hidden: as in `Attention.forward`.
             shortformer: the position embeddings of a shortformer; None for other positions.
         """
         x = self.hook_resid_pre(x)
         query, key, value = self._attention_inputs(x)
         if shortformer is not None:
             query, key = (y + (shortformer.unsqueeze(2) if y.ndim == 4 else shortformer) for y in (query, key))
-        mid = x + self.hook_attn_out(self.attn(query, key, value, future))
+        mid = x + self.hook_attn_out(self.attn(query, key, value, hidden))
         if self.config.attn_only:
             return self.hook_resid_post(mid)
         if not self.config.parallel_attn_mlp:

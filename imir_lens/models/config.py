@@ -50,8 +50,13 @@ class TransformerConfig:
             not read), or `shortformer` (learned, added to what queries and keys read in every layer, after the norm).
         rotary_dim: leading entries of q and k that are rotated; None means d_head.
         rotary_base: the base of the rotation frequencies.
+        rotary_base_local: their base in local layers; None means rotary_base.
         rotary_adjacent_pairs: rotate (0, 1), (2, 3), … instead of (0, n/2), (1, n/2 + 1), …
         attention_dir: `causal` or `bidirectional`.
+        use_local_attn: layers differ by attn_types.
+        attn_types: `global` or `local` for each layer, or for more layers than there are.
+        window_size: keys that a query of a local layer sees, itself included; HookedTransformer has no window with
+            bidirectional attention, whatever the layer.
         use_attn_scale: divide the scores by attn_scale.
         attn_scale: −1 means √d_head.
         attn_scores_soft_cap: scaled scores s become cap · tanh(s / cap); 0 or less: no cap.
@@ -86,8 +91,12 @@ class TransformerConfig:
     positional_embedding_type: str = "standard"
     rotary_dim: int | None = None
     rotary_base: float = 10000.0
+    rotary_base_local: float | None = None
     rotary_adjacent_pairs: bool = False
     attention_dir: str = "causal"
+    use_local_attn: bool = False
+    attn_types: tuple[str, ...] | None = None
+    window_size: int | None = None
     use_attn_scale: bool = True
     attn_scale: float = -1.0
     attn_scores_soft_cap: float = -1.0
@@ -127,6 +136,15 @@ class TransformerConfig:
     def score_scale(self) -> float:
         """What q·k is divided by."""
         return self.attn_scale if self.use_attn_scale else 1.0
+
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer's queries see a window of keys only."""
+        return self.use_local_attn and self.attn_types is not None and self.attn_types[layer] == "local"
+
+    def rotary_base_of(self, layer: int) -> float:
+        """Return the base of a layer's rotation frequencies."""
+        local = self.rotary_base_local is not None and self.is_local(layer)
+        return self.rotary_base_local if local else self.rotary_base  # type: ignore[return-value]
 
     @property
     def has_position_embedding(self) -> bool:
@@ -227,11 +245,27 @@ class TransformerConfig:
                 raise CheckpointError(
                     f"cfg gives rotary_dim={self.rotary_dim}: expected an even number of at most d_head={self.d_head}"
                 )
-        for name in ("attn_scale", "rotary_base") if self.use_attn_scale else ("rotary_base",):
+        if self.use_local_attn:
+            self._check_local()
+        positive = ["rotary_base"]
+        positive += ["attn_scale"] if self.use_attn_scale else []
+        positive += ["rotary_base_local"] if self.rotary_base_local is not None else []
+        for name in positive:
             if getattr(self, name) <= 0:
                 raise CheckpointError(f"cfg gives {name}={getattr(self, name)}: expected a positive number")
         if self.eps < 0:
             raise CheckpointError(f"cfg gives eps={self.eps}: expected 0 or more")
+
+    def _check_local(self) -> None:
+        if self.attn_types is None or self.window_size is None:
+            raise CheckpointError("cfg gives use_local_attn=True: expected attn_types and window_size with it")
+        self._require_positive("window_size")
+        unknown = [kind for kind in self.attn_types if kind not in ("global", "local")]
+        if unknown or len(self.attn_types) < self.n_layers:
+            raise CheckpointError(
+                f"cfg gives attn_types={short(self.attn_types)}: expected 'global' or 'local' for each of "
+                f"{self.n_layers} layers"
+            )
 
 
 def _is_finite(value: Any) -> bool:
@@ -251,10 +285,18 @@ def typed_field(name: str, value: Any, kind: Any) -> Any:
         return float(value)
     if base is str and isinstance(value, str):
         return value
+    if base == tuple[str, ...] and isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return tuple(value)
     if base is torch.dtype:
         named = value if str(value).startswith("torch.") else f"torch.{value}"
         if str(named) in _DTYPES:
             return _DTYPES[str(named)]
         raise UnsupportedModelError(f"cfg sets dtype={short(value)}, expected one of {', '.join(_DTYPES)}")
-    expected = {bool: "True or False", int: "a whole number", float: "a finite number", str: "a name"}[base]
+    expected = {
+        bool: "True or False",
+        int: "a whole number",
+        float: "a finite number",
+        str: "a name",
+        tuple[str, ...]: "a list of names",
+    }[base]
     raise CheckpointError(f"cfg gives {name}={short(value)}: expected {expected}")

@@ -9,12 +9,8 @@ VARIANTS = Path(__file__).parents[1] / "data" / "variants"
 VERSIONS = ("v218", "v39")
 SUPPORTED = (
     *("attn_none", "attn_ln", "attn_lnpre", "rms", "mlp_ln", "gqa", "dvout", "dheadodd"),
-    *("noscale", "bidir", "rotary", "rotary_adj", "gated", "parallel", "alibi", "shortformer"),
+    *("noscale", "bidir", "rotary", "rotary_adj", "gated", "parallel", "alibi", "shortformer", "local"),
 )
-# variant → how the refusal names it
-REFUSED = {
-    "local": "use_local_attn=True",
-}
 
 
 def load(version: str, variant: str) -> dict[str, Any]:

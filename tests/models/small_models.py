@@ -16,7 +16,9 @@ GATED = replace(FULL, gated_mlp=True, act_fn="silu", normalization_type="RMS")
 CAPPED = replace(PLAIN, attn_scores_soft_cap=0.5, output_logits_soft_cap=2.0)
 ALIBI = replace(FULL, positional_embedding_type="alibi", n_heads=3, act_fn="gelu")
 SHORTFORMER = replace(FULL, positional_embedding_type="shortformer", act_fn="gelu")
+LOCAL = replace(PLAIN, use_local_attn=True, attn_types=("global", "local"), window_size=3)
 CONFIGS = {
+    "local": LOCAL,
     "shortformer": SHORTFORMER,
     "alibi": ALIBI,
     "plain": PLAIN,

@@ -34,6 +34,12 @@ VARIANTS = {
     "alibi": {**SIZES, "positional_embedding_type": "alibi", "n_heads": 3, "attn_scores_soft_cap": 3.0},
     "alibi both ways": {**ATTENTION, "positional_embedding_type": "alibi", "attention_dir": "bidirectional"},
     "shortformer": {**SIZES, "positional_embedding_type": "shortformer", "normalization_type": "LN"},
+    "local": {**SIZES, "use_local_attn": True, "attn_types": ("local", "global"), "window_size": 3},
+    "local rotary": {
+        **ATTENTION,
+        **{"positional_embedding_type": "rotary", "rotary_base_local": 20.0, "attention_dir": "bidirectional"},
+        **{"use_local_attn": True, "attn_types": ("global", "local"), "window_size": 3},
+    },
     "half precision": {**SIZES, "dtype": torch.bfloat16},
 }
 SWITCHES = {
@@ -79,7 +85,18 @@ def test_every_hook_has_the_same_name_and_value(cfg, switches):
 
 @pytest.mark.parametrize(
     "name",
-    ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln", "gated", "parallel", "capped", "shortformer"],
+    [
+        "attention only",
+        "rotary in part",
+        "grouped",
+        "norm LN",
+        "solu_ln",
+        "gated",
+        "parallel",
+        "capped",
+        "shortformer",
+        "local",
+    ],
 )
 def test_gradients_are_the_same(name):
     theirs, ours, tokens = pair(VARIANTS[name])
