@@ -98,8 +98,9 @@ def check_buffers(buffers: Mapping[str, Any], config: TransformerConfig) -> None
 def _mask(table: Tensor, config: TransformerConfig, layer: int) -> Tensor:
     """Return what a query sees by the cfg, in the shape of the file's table, which is empty since TransformerLens 3."""
     future = ~torch.ones_like(table, dtype=torch.bool).tril()
-    local = config.is_local(layer) and config.window_size is not None
-    return ~(hidden_outside(future, config.window_size) if local else future)
+    if config.is_local(layer) and config.window_size is not None:
+        return ~hidden_outside(future, config.window_size)
+    return ~future
 
 
 def _shape(tensor: Tensor) -> str:
