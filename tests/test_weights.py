@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 from pathlib import Path
 
+import golden
 import jaxtyping
 import numpy as np
 import pytest
@@ -209,3 +210,23 @@ def test_what_the_analysis_does_not_cover_is_refused_by_name(
     assert reason in str(error.value)
     assert "\n" not in str(error.value)
     require_supported(_config())
+
+
+@pytest.mark.parametrize("version", golden.VERSIONS)
+@pytest.mark.parametrize(
+    ("variant", "reason"),
+    [
+        ("shortformer", "shortformer positions yet; this model has it"),
+        ("alibi", "alibi positions yet; this model has it"),
+        ("local", "local attention (window_size=4) yet; this model has it"),
+        ("parallel", "MLP layers (attn_only=False) or LayerNorm (normalization_type='LN') yet; this model has both"),
+        ("gated", "MLP layers (attn_only=False) or RMSNorm (normalization_type='RMS') yet; this model has both"),
+        ("bidir", "bidirectional attention yet; this model has it"),
+        ("dvout", "an output vocabulary of another size (d_vocab_out=7) yet; this model has it"),
+    ],
+)
+def test_saved_models_that_are_hosted_only_are_refused_by_name(version: str, variant: str, reason: str) -> None:
+    saved = golden.load(version, variant)
+    with pytest.raises(UnsupportedModelError) as error:
+        CircuitWeights.from_state(saved["state_dict"], TransformerConfig.from_dict(saved["cfg"]))
+    assert str(error.value) == f"the analysis does not support {reason}"
