@@ -119,7 +119,8 @@ def infer_config(state: Mapping[str, Any], *, known: Mapping[str, Any], name: st
     The number of layers, heads and key-value heads, d_model, d_head, d_mlp, both vocabularies, the context length,
     whether there are MLPs, and LN against RMS are all visible. What is not (LNPre against no norm, the positions of a
     model without W_pos, the rotary order, the attention scale, the activation) must be in `known`. The rest takes
-    TransformerLens' defaults (causal, eps 1e-5, no soft caps).
+    TransformerLens' defaults (W_pos is added to the embedding, MLPs come after attention, causal, no window, eps 1e-5,
+    no soft caps) unless `known` says otherwise.
 
     Args:
         state: the state dict, with TransformerLens' names and its buffers.

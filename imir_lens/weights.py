@@ -186,7 +186,7 @@ class _Reader:
 
 
 def require_supported(config: TransformerConfig) -> None:
-    """Check that the analysis covers a model: attention only, no norm, learned positions, causal.
+    """Check that the analysis covers a model: attention only, no norm, learned positions, causal, no window, no cap.
 
     Raises:
         UnsupportedModelError: naming each part that is not supported yet.
@@ -203,6 +203,12 @@ def require_supported(config: TransformerConfig) -> None:
         missing.append(f"{config.attention_dir} attention")
     if config.n_kv_heads != config.n_heads:
         missing.append(f"grouped queries (n_key_value_heads={config.n_kv_heads})")
+    if any(config.is_local(layer) for layer in range(config.n_layers)):
+        missing.append(f"local attention (window_size={config.window_size})")
+    if config.attn_scores_soft_cap > 0:
+        missing.append(f"soft-capped attention scores (attn_scores_soft_cap={config.attn_scores_soft_cap})")
+    if config.output_logits_soft_cap > 0:
+        missing.append(f"soft-capped logits (output_logits_soft_cap={config.output_logits_soft_cap})")
     if config.d_vocab_out != config.d_vocab:
         missing.append(f"an output vocabulary of another size (d_vocab_out={config.d_vocab_out})")
     if missing:

@@ -17,6 +17,7 @@ from live import (
 )
 from torch import Tensor, nn
 
+from imir_lens.causal.flat_model import as_imir_transformer
 from imir_lens.checkpoints import load_checkpoint, load_transformer
 from imir_lens.compat import HookedRootModule, HookPoint
 from imir_lens.errors import OptionError, UnsupportedModelError
@@ -318,6 +319,16 @@ def test_flags_that_a_native_bridge_ignores_are_refused(flag: dict[str, Any]) ->
     open_model(plain)
     with pytest.raises(UnsupportedModelError, match=next(iter(flag))):
         open_model(flagged)
+
+
+@needs_native_bridge
+@pytest.mark.parametrize("name", ["attn_scores_soft_cap", "output_logits_soft_cap"])
+def test_the_soft_caps_of_a_native_bridge_are_hosted_and_not_analysed(name: str) -> None:
+    capped, tokens = live_bridge({**SMALL_TL, name: 0.05}), torch.arange(16).view(2, 8) % 12
+    assert not torch.allclose(capped(tokens), live_bridge(SMALL_TL)(tokens), atol=1e-4)
+    torch.testing.assert_close(as_imir_transformer(capped)(tokens), capped(tokens))
+    with pytest.raises(UnsupportedModelError, match=rf"soft-capped .*{name}=0.05. yet; this model has it$"):
+        open_model(capped)
 
 
 @needs_native_bridge

@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 from pathlib import Path
 
+import golden
 import jaxtyping
 import numpy as np
 import pytest
@@ -182,9 +183,17 @@ def test_shapes_that_do_not_fit_are_named_with_their_axes(
         ({"normalization_type": "LN"}, "LayerNorm (normalization_type='LN') yet; this model has it"),
         ({"normalization_type": "RMSPre"}, "folded RMSNorm (normalization_type='RMSPre') yet"),
         ({"positional_embedding_type": "rotary"}, "rotary positions yet; this model has it"),
+        ({"positional_embedding_type": "shortformer"}, "shortformer positions yet; this model has it"),
+        ({"positional_embedding_type": "alibi"}, "alibi positions yet; this model has it"),
         ({"attn_only": False}, "MLP layers (attn_only=False)"),
         ({"attention_dir": "bidirectional"}, "bidirectional attention"),
         ({"n_key_value_heads": 1}, "grouped queries (n_key_value_heads=1)"),
+        (
+            {"use_local_attn": True, "attn_types": ["global", "local", "global"], "window_size": 4},
+            "local attention (window_size=4) yet",
+        ),
+        ({"attn_scores_soft_cap": 5}, "soft-capped attention scores (attn_scores_soft_cap=5.0)"),
+        ({"output_logits_soft_cap": 30}, "soft-capped logits (output_logits_soft_cap=30.0) yet; this model has it"),
         ({"d_vocab_out": 9}, "an output vocabulary of another size (d_vocab_out=9)"),
         (
             {"normalization_type": "LN", "positional_embedding_type": "rotary"},
@@ -201,3 +210,23 @@ def test_what_the_analysis_does_not_cover_is_refused_by_name(
     assert reason in str(error.value)
     assert "\n" not in str(error.value)
     require_supported(_config())
+
+
+@pytest.mark.parametrize("version", golden.VERSIONS)
+@pytest.mark.parametrize(
+    ("variant", "reason"),
+    [
+        ("shortformer", "shortformer positions yet; this model has it"),
+        ("alibi", "alibi positions yet; this model has it"),
+        ("local", "local attention (window_size=4) yet; this model has it"),
+        ("parallel", "MLP layers (attn_only=False) or LayerNorm (normalization_type='LN') yet; this model has both"),
+        ("gated", "MLP layers (attn_only=False) or RMSNorm (normalization_type='RMS') yet; this model has both"),
+        ("bidir", "bidirectional attention yet; this model has it"),
+        ("dvout", "an output vocabulary of another size (d_vocab_out=7) yet; this model has it"),
+    ],
+)
+def test_saved_models_that_are_hosted_only_are_refused_by_name(version: str, variant: str, reason: str) -> None:
+    saved = golden.load(version, variant)
+    with pytest.raises(UnsupportedModelError) as error:
+        CircuitWeights.from_state(saved["state_dict"], TransformerConfig.from_dict(saved["cfg"]))
+    assert str(error.value) == f"the analysis does not support {reason}"

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from imir_lens.causal.capture import CopyerHead
 from imir_lens.causal.flat_model import as_imir_transformer
 from imir_lens.causal.parameters import Blocks
-from imir_lens.errors import OptionError
+from imir_lens.errors import OptionError, UnsupportedModelError
 from imir_lens.ids import Head
 from imir_lens.lens_model import LensModel
 from imir_lens.models.transformer import ImirTransformer
@@ -49,10 +49,16 @@ def transfer_kernel(
 
     Raises:
         OptionError: when there is no such reader, or no head below it.
-        UnsupportedModelError: when the model's weights cannot be read.
+        UnsupportedModelError: when the model's weights cannot be read, or its scores are capped and so no sum of
+            blocks.
     """
     weights = as_imir_transformer(model)
     cfg = weights.cfg
+    if cfg.attn_scores_soft_cap > 0:
+        raise UnsupportedModelError(
+            "the transfer kernel does not support soft-capped attention scores "
+            f"(attn_scores_soft_cap={cfg.attn_scores_soft_cap}) yet; this model has it"
+        )
     if not (0 < reader.layer < cfg.n_layers and 0 <= reader.index < cfg.n_heads):
         raise OptionError(
             f"no head {reader} with heads below it in a model of {cfg.n_layers} layers of {cfg.n_heads} heads: "

@@ -8,15 +8,17 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from imir_lens.compat import HookPoint
+from imir_lens.models.alibi import alibi_bias
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.rotary import Rotary
+from imir_lens.models.soft_cap import soft_capped
 
 
 class Attention(nn.Module):
-    """One layer of heads: `Σ_h softmax(q_h k_hᵀ / scale) v_h W_O[h] + b_O`.
+    """One layer of heads: `Σ_h softmax(cap(q_h k_hᵀ / scale)) v_h W_O[h] + b_O`.
 
     Every hook stands where an edit acts on all that follows; `hook_attn_scores` holds the scores before the softmax,
-    with −inf at the keys that a causal query cannot see.
+    with −inf at the keys that a query cannot see.
     """
 
     W_K: Tensor
@@ -24,7 +26,7 @@ class Attention(nn.Module):
     b_K: Tensor
     b_V: Tensor
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, layer: int) -> None:
         super().__init__()
         self.config = config
         heads, width, d_head = config.n_heads, config.d_model, config.d_head
@@ -33,11 +35,13 @@ class Attention(nn.Module):
         self.b_Q = _zeros(config, heads, d_head)
         self.b_O = _zeros(config, width)
         self._add_key_value_parameters()
-        self.rotary = Rotary(config) if config.positional_embedding_type == "rotary" else None
+        self.rotary = Rotary(config, layer) if config.positional_embedding_type == "rotary" else None
 
         self.hook_q = HookPoint()  # [context position head d_head]
         self.hook_k = HookPoint()  # [context position kv_head d_head]
         self.hook_v = HookPoint()  # [context position kv_head d_head]
+        if config.positional_embedding_type == "shortformer":
+            self.hook_attn_input = HookPoint()  # HookedTransformer has it, and calls it nowhere
         if self.rotary is not None:
             self.hook_rot_q = HookPoint()  # [context position head d_head]
             self.hook_rot_k = HookPoint()  # [context position kv_head d_head]
@@ -59,7 +63,7 @@ class Attention(nn.Module):
         query_input: Float[Tensor, "context position *head d_model"],
         key_input: Float[Tensor, "context position *kv_head d_model"],
         value_input: Float[Tensor, "context position *kv_head d_model"],
-        future: Bool[Tensor, "position position"] | None,
+        hidden: Bool[Tensor, "position position"] | None,
     ) -> Float[Tensor, "context position d_model"]:
         """Return what the layer adds to the residual stream.
 
@@ -67,7 +71,7 @@ class Attention(nn.Module):
             query_input: what the queries read; with a head axis, one slice per head.
             key_input: what the keys read.
             value_input: what the values read.
-            future: True where a query (row) must not see a key (column); None to see everything.
+            hidden: True where a query (row) must not see a key (column); None to see everything.
         """
         W_K, b_K, W_V, b_V = self._key_value_weights()
         q = self.hook_q(_project(query_input, self.W_Q, self.b_Q))
@@ -75,7 +79,7 @@ class Attention(nn.Module):
         v = self.hook_v(_project(value_input, W_V, b_V))
         if self.rotary is not None:
             q, k = self.hook_rot_q(self.rotary(q)), self.hook_rot_k(self.rotary(k))
-        pattern = self._pattern(q, self._per_head(k), future)
+        pattern = self._pattern(q, self._per_head(k), hidden)
         z = self.hook_z((pattern @ self._per_head(v).transpose(1, 2)).transpose(1, 2))
         if self.config.use_attn_result:
             result = self.hook_result(torch.einsum("cphd,hdm->cphm", z, self.W_O))
@@ -86,7 +90,7 @@ class Attention(nn.Module):
         self,
         q: Float[Tensor, "context query head d_head"],
         k: Float[Tensor, "context key head d_head"],
-        future: Bool[Tensor, "query key"] | None,
+        hidden: Bool[Tensor, "query key"] | None,
     ) -> Float[Tensor, "context head query key"]:
         """Return the attention patterns, after both of their hooks."""
         scale = self.config.score_scale
@@ -96,9 +100,12 @@ class Attention(nn.Module):
         scores = (q / scale if on_queries else q).transpose(1, 2) @ k.permute(0, 2, 3, 1)
         if not on_queries:
             scores = scores.div_(scale)
-        if future is not None:
+        scores = soft_capped(scores, self.config.attn_scores_soft_cap)
+        if self.config.positional_embedding_type == "alibi":
+            scores = (scores + alibi_bias(*scores.shape[1:3], device=scores.device)).to(scores.dtype)
+        if hidden is not None:
             with torch.no_grad():  # the softmax gives these scores no gradient anyway: recording the fill costs a copy
-                scores.masked_fill_(future, -torch.inf)
+                scores.masked_fill_(hidden, -torch.inf)
         pattern = self.hook_attn_scores(scores).softmax(-1)
         if self.hook_attn_scores.fwd_hooks:
             # A hook may have masked all keys of a query, e.g. of a padding position: it then attends to nothing.

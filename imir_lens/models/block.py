@@ -6,26 +6,29 @@ from torch import Tensor, nn
 from imir_lens.compat import HookPoint
 from imir_lens.models.attention import Attention, GroupedAttention
 from imir_lens.models.config import TransformerConfig
+from imir_lens.models.gated_mlp import GatedMLP
 from imir_lens.models.mlp import MLP
 from imir_lens.models.norms import make_norm
 
 
 class Block(nn.Module):
-    """`mid = x + attn(ln1(x))`, `post = mid + mlp(ln2(mid))`.
+    """`mid = x + attn(ln1(x))`, `post = mid + mlp(ln2(mid))`; in parallel `post = x + attn(ln1(x)) + mlp(ln2(x))`.
 
     The input hooks fire when their switch in the config is on: `hook_attn_in` gives every head its own copy of the
-    input, `hook_q_input`, `hook_k_input` and `hook_v_input` then split it by what is read from it.
+    input, `hook_q_input`, `hook_k_input` and `hook_v_input` then split it by what is read from it. Shortformer
+    positions are added to what queries and keys read, after the norm.
     """
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, layer: int) -> None:
         super().__init__()
         self.config = config
         self.ln1 = make_norm(config.normalization_type, config.d_model, eps=config.eps, dtype=config.dtype)
-        self.attn = (Attention if config.n_key_value_heads is None else GroupedAttention)(config)
+        self.attn = (Attention if config.n_key_value_heads is None else GroupedAttention)(config, layer)
         if not config.attn_only:
             self.ln2 = make_norm(config.normalization_type, config.d_model, eps=config.eps, dtype=config.dtype)
-            self.mlp = MLP(config)
-            self.hook_resid_mid = HookPoint()  # [context position d_model]
+            self.mlp = (GatedMLP if config.gated_mlp else MLP)(config)
+            if not config.parallel_attn_mlp:
+                self.hook_resid_mid = HookPoint()  # [context position d_model]
         self.hook_attn_in = HookPoint()  # [context position head d_model]
         self.hook_q_input = HookPoint()  # [context position head d_model]
         self.hook_k_input = HookPoint()  # [context position kv_head d_model]
@@ -39,15 +42,26 @@ class Block(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "context position d_model"],
-        future: Bool[Tensor, "position position"] | None,
+        hidden: Bool[Tensor, "position position"] | None,
+        shortformer: Float[Tensor, "context position d_model"] | None = None,
     ) -> Float[Tensor, "context position d_model"]:
-        """Return the residual stream after this layer; `future` as in `Attention.forward`."""
+        """Return the residual stream after this layer.
+
+        Args:
+            x: the residual stream before it.
+            hidden: as in `Attention.forward`.
+            shortformer: the position embeddings of a shortformer; None for other positions.
+        """
         x = self.hook_resid_pre(x)
-        mid = x + self.hook_attn_out(self.attn(*self._attention_inputs(x), future))
+        query, key, value = self._attention_inputs(x)
+        if shortformer is not None:
+            query, key = (y + (shortformer.unsqueeze(2) if y.ndim == 4 else shortformer) for y in (query, key))
+        mid = x + self.hook_attn_out(self.attn(query, key, value, hidden))
         if self.config.attn_only:
             return self.hook_resid_post(mid)
-        mid = self.hook_resid_mid(mid)
-        mlp_in = self.hook_mlp_in(mid.clone()) if self.config.use_hook_mlp_in else mid
+        if not self.config.parallel_attn_mlp:
+            x = mid = self.hook_resid_mid(mid)
+        mlp_in = self.hook_mlp_in(x.clone()) if self.config.use_hook_mlp_in else x
         return self.hook_resid_post(mid + self.hook_mlp_out(self.mlp(self.ln2(mlp_in))))
 
     def _attention_inputs(

@@ -20,7 +20,7 @@ _BOOKKEEPING = """
 """
 # Read only where a flag of NEUTRAL is on.
 _DETAILS = """
-    window_size attn_types rotary_base_local experts_per_token norm_topk_prob train_seq_length decoder_start_token_id
+    experts_per_token norm_topk_prob train_seq_length decoder_start_token_id
     relative_attention_max_distance relative_attention_num_buckets
     NTK_by_parts_low_freq_factor NTK_by_parts_high_freq_factor NTK_by_parts_factor NTK_original_ctx_len
     yarn_factor yarn_attention_factor yarn_beta_fast yarn_beta_slow yarn_original_max_position_embeddings
@@ -32,13 +32,8 @@ WITHOUT_INFLUENCE = frozenset((_BOOKKEEPING + _DETAILS).split())
 _OFF = (None, False)
 # name → (values that leave the computation as it is, what any other value asks for)
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
-    "use_local_attn": (_OFF, "attention within a window"),
-    "parallel_attn_mlp": (_OFF, "attention and MLP side by side on one residual stream"),
-    "gated_mlp": (_OFF, "gated MLPs"),
     "num_experts": (_OFF, "mixtures of experts"),
     "scale_attn_by_inverse_layer_idx": (_OFF, "a score scale that changes with the layer"),
-    "attn_scores_soft_cap": ((*_OFF, -1, 0), "soft-capped attention scores"),
-    "output_logits_soft_cap": ((*_OFF, -1, 0), "soft-capped logits"),
     "use_qk_norm": (_OFF, "normalised queries and keys"),
     "qk_norm_after_rope": (_OFF, "normalised queries and keys"),
     "clip_qkv": (_OFF, "clipped queries, keys and values"),
@@ -110,7 +105,9 @@ def as_hooked_transformer(cfg: Mapping[str, Any]) -> dict[str, Any]:
     `use_attn_scale` says. Any other cfg comes back unchanged.
 
     Raises:
-        UnsupportedModelError: for a native cfg with `use_attn_scale=False`: what it asks for is not what it computes.
+        UnsupportedModelError: for a native cfg with `use_attn_scale=False`, `use_local_attn=True` or
+            `parallel_attn_mlp=True`, as what it asks for is not what it computes, and with `gated_mlp=True`, as it has
+            no biases there.
     """
     if cfg.get("architecture") != NATIVE:
         return dict(cfg)
@@ -118,5 +115,20 @@ def as_hooked_transformer(cfg: Mapping[str, Any]) -> dict[str, Any]:
         raise UnsupportedModelError(
             "cfg sets use_attn_scale=False for a TransformerLens native model, which ignores it: "
             "its scores are scaled; set use_attn_scale=True to analyse what it computes"
+        )
+    if cfg.get("use_local_attn"):
+        raise UnsupportedModelError(
+            "cfg sets use_local_attn=True for a TransformerLens native model, which ignores it: its queries see all "
+            "earlier keys; set use_local_attn=False to load what it computes"
+        )
+    if cfg.get("parallel_attn_mlp"):
+        raise UnsupportedModelError(
+            "cfg sets parallel_attn_mlp=True for a TransformerLens native model, which ignores it: its MLPs come after "
+            "attention; set parallel_attn_mlp=False to load what it computes"
+        )
+    if cfg.get("gated_mlp") and not cfg.get("attn_only"):
+        raise UnsupportedModelError(
+            "cfg sets gated_mlp=True for a TransformerLens native model, whose gated MLPs have no biases: expected a "
+            "HookedTransformer's, with b_in and b_out"
         )
     return {**cfg, "rotary_adjacent_pairs": True}

@@ -15,7 +15,7 @@ from imir_lens.errors import CheckpointError, UnsupportedModelError
 from imir_lens.models.cfg_fields import as_hooked_transformer, refuse_unsupported
 
 _SUPPORTED: dict[str, tuple[str | None, ...]] = {
-    "positional_embedding_type": ("standard", "rotary"),
+    "positional_embedding_type": ("standard", "rotary", "alibi", "shortformer"),
     "normalization_type": (None, "LN", "LNPre", "RMS", "RMSPre"),
     "attention_dir": ("causal", "bidirectional"),
     "act_fn": ("relu", "gelu", "silu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "solu_ln"),
@@ -41,16 +41,26 @@ class TransformerConfig:
         d_mlp: MLP width; None means 4 · d_model.
         attn_only: no MLPs.
         act_fn: activation of the MLPs.
+        gated_mlp: MLPs whose activations multiply a second projection; without influence if attn_only.
+        parallel_attn_mlp: attention and MLP read the same residual stream, and both write to it.
         normalization_type: None, LN, LNPre, RMS or RMSPre (`Pre`: weights folded away).
         eps: added to the variance before its root.
         final_rms: the last norm is an RMS norm even if the others are layer norms.
-        positional_embedding_type: `standard` (learned, added to the embedding) or `rotary`.
+        positional_embedding_type: `standard` (learned, added to the embedding), `rotary`, `alibi` (W_pos is there, and
+            not read), or `shortformer` (learned, added to what queries and keys read in every layer, after the norm).
         rotary_dim: leading entries of q and k that are rotated; None means d_head.
         rotary_base: the base of the rotation frequencies.
+        rotary_base_local: their base in local layers; None means rotary_base.
         rotary_adjacent_pairs: rotate (0, 1), (2, 3), … instead of (0, n/2), (1, n/2 + 1), …
         attention_dir: `causal` or `bidirectional`.
+        use_local_attn: layers differ by attn_types.
+        attn_types: `global` or `local` for each layer, or for more layers than there are.
+        window_size: keys that a query of a local layer sees, itself included; HookedTransformer has no window with
+            bidirectional attention, whatever the layer.
         use_attn_scale: divide the scores by attn_scale.
         attn_scale: −1 means √d_head.
+        attn_scores_soft_cap: scaled scores s become cap · tanh(s / cap); 0 or less: no cap.
+        output_logits_soft_cap: the same of the logits.
         n_key_value_heads: keys and values are shared by n_heads / n_key_value_heads heads each; None: not grouped.
         ungroup_grouped_query_attention: `hook_k` and `hook_v` hold one slice per head also when grouped.
         initializer_range: standard deviation of fresh weights; −1 means 0.8 / √d_model.
@@ -73,16 +83,24 @@ class TransformerConfig:
     d_mlp: int | None = None
     attn_only: bool = False
     act_fn: str | None = "relu"
+    gated_mlp: bool = False
+    parallel_attn_mlp: bool = False
     normalization_type: str | None = "LN"
     eps: float = 1e-5
     final_rms: bool = False
     positional_embedding_type: str = "standard"
     rotary_dim: int | None = None
     rotary_base: float = 10000.0
+    rotary_base_local: float | None = None
     rotary_adjacent_pairs: bool = False
     attention_dir: str = "causal"
+    use_local_attn: bool = False
+    attn_types: tuple[str, ...] | None = None
+    window_size: int | None = None
     use_attn_scale: bool = True
     attn_scale: float = -1.0
+    attn_scores_soft_cap: float = -1.0
+    output_logits_soft_cap: float = -1.0
     n_key_value_heads: int | None = None
     ungroup_grouped_query_attention: bool = False
     initializer_range: float = -1.0
@@ -119,6 +137,20 @@ class TransformerConfig:
         """What q·k is divided by."""
         return self.attn_scale if self.use_attn_scale else 1.0
 
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer's queries see a window of keys only."""
+        return self.use_local_attn and self.attn_types is not None and self.attn_types[layer] == "local"
+
+    def rotary_base_of(self, layer: int) -> float:
+        """Return the base of a layer's rotation frequencies."""
+        local = self.rotary_base_local is not None and self.is_local(layer)
+        return self.rotary_base_local if local else self.rotary_base  # type: ignore[return-value]
+
+    @property
+    def has_position_embedding(self) -> bool:
+        """Whether there is a W_pos; HookedTransformer keeps one for ALiBi too, where nothing reads it."""
+        return self.positional_embedding_type != "rotary"
+
     @property
     def n_kv_heads(self) -> int:
         """Number of distinct key and value heads."""
@@ -127,10 +159,10 @@ class TransformerConfig:
     @property
     def n_numbers(self) -> int:
         """Numbers in the weight matrices and the mask: nearly all that the model holds."""
-        positions = self.n_ctx if self.positional_embedding_type == "standard" else 0
+        positions = self.n_ctx if self.has_position_embedding else 0
         a_layer = 2 * (self.n_heads + self.n_kv_heads) * self.d_model * self.d_head
         if not self.attn_only:
-            a_layer += 2 * self.d_model * (self.d_mlp or 4 * self.d_model)
+            a_layer += (2 + self.gated_mlp) * self.d_model * (self.d_mlp or 4 * self.d_model)
         outer = (self.d_vocab + self.d_vocab_out + positions) * self.d_model
         return outer + self.n_layers * a_layer + self.n_ctx**2
 
@@ -203,17 +235,37 @@ class TransformerConfig:
                 )
             if self.use_attn_in:
                 raise CheckpointError("cfg gives use_attn_in=True with grouped keys; use use_split_qkv_input instead")
+        if self.parallel_attn_mlp and self.attn_only:
+            raise CheckpointError(
+                "cfg gives parallel_attn_mlp=True with attn_only=True: expected an MLP beside attention"
+            )
         if self.rotary_dim is not None and self.positional_embedding_type == "rotary":
             self._require_positive("rotary_dim")
             if self.rotary_dim % 2 or self.rotary_dim > self.d_head:
                 raise CheckpointError(
                     f"cfg gives rotary_dim={self.rotary_dim}: expected an even number of at most d_head={self.d_head}"
                 )
-        for name in ("attn_scale", "rotary_base") if self.use_attn_scale else ("rotary_base",):
+        if self.use_local_attn:
+            self._check_local()
+        positive = ["rotary_base"]
+        positive += ["attn_scale"] if self.use_attn_scale else []
+        positive += ["rotary_base_local"] if self.rotary_base_local is not None else []
+        for name in positive:
             if getattr(self, name) <= 0:
                 raise CheckpointError(f"cfg gives {name}={getattr(self, name)}: expected a positive number")
         if self.eps < 0:
             raise CheckpointError(f"cfg gives eps={self.eps}: expected 0 or more")
+
+    def _check_local(self) -> None:
+        if self.attn_types is None or self.window_size is None:
+            raise CheckpointError("cfg gives use_local_attn=True: expected attn_types and window_size with it")
+        self._require_positive("window_size")
+        unknown = [kind for kind in self.attn_types if kind not in ("global", "local")]
+        if unknown or len(self.attn_types) < self.n_layers:
+            raise CheckpointError(
+                f"cfg gives attn_types={short(self.attn_types)}: expected 'global' or 'local' for each of "
+                f"{self.n_layers} layers"
+            )
 
 
 def _is_finite(value: Any) -> bool:
@@ -233,10 +285,18 @@ def typed_field(name: str, value: Any, kind: Any) -> Any:
         return float(value)
     if base is str and isinstance(value, str):
         return value
+    if base == tuple[str, ...] and isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return tuple(value)
     if base is torch.dtype:
         named = value if str(value).startswith("torch.") else f"torch.{value}"
         if str(named) in _DTYPES:
             return _DTYPES[str(named)]
         raise UnsupportedModelError(f"cfg sets dtype={short(value)}, expected one of {', '.join(_DTYPES)}")
-    expected = {bool: "True or False", int: "a whole number", float: "a finite number", str: "a name"}[base]
+    expected = {
+        bool: "True or False",
+        int: "a whole number",
+        float: "a finite number",
+        str: "a name",
+        tuple[str, ...]: "a list of names",
+    }[base]
     raise CheckpointError(f"cfg gives {name}={short(value)}: expected {expected}")

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from imir_lens.models.config import TransformerConfig
 
 
-def rotary_angles(config: TransformerConfig) -> Float[Tensor, "n_ctx rotary_dim"]:
+def rotary_angles(config: TransformerConfig, layer: int) -> Float[Tensor, "n_ctx rotary_dim"]:
     """Return the angle of each entry at each position: position / base^(2i / rotary_dim) for the i-th pair.
 
     The two entries of a pair share their angle: entries 2i and 2i + 1 for adjacent pairs, i and i + rotary_dim / 2
@@ -16,7 +16,7 @@ def rotary_angles(config: TransformerConfig) -> Float[Tensor, "n_ctx rotary_dim"
     width = config.rotary_dim or config.d_head
     precision = torch.promote_types(config.dtype, torch.float32)
     pair = torch.arange(width // 2, dtype=precision)
-    wavelength = config.rotary_base ** (pair / (width / 2))
+    wavelength = config.rotary_base_of(layer) ** (pair / (width / 2))
     per_entry = wavelength.repeat_interleave(2) if config.rotary_adjacent_pairs else wavelength.repeat(2)
     return torch.arange(config.n_ctx, dtype=precision).unsqueeze(1) / per_entry
 
@@ -27,10 +27,10 @@ class Rotary(nn.Module):
     sin: Tensor
     cos: Tensor
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, layer: int) -> None:
         super().__init__()
         self.adjacent = config.rotary_adjacent_pairs
-        angles = rotary_angles(config)
+        angles = rotary_angles(config, layer)
         # Not persistent: the tables follow from the config, and a TransformerLens state dict must load strictly.
         self.register_buffer("sin", angles.sin().to(config.dtype), persistent=False)
         self.register_buffer("cos", angles.cos().to(config.dtype), persistent=False)

@@ -18,7 +18,7 @@ class StackedWeights:
 
     @property
     def W_pos(self) -> Float[Tensor, "n_ctx d_model"]:
-        """Position embedding; no such attribute with rotary positions."""
+        """Position embedding, which ALiBi models do not read; no such attribute with rotary positions."""
         return self.pos_embed.W_pos  # type: ignore[attr-defined]
 
     @property
@@ -75,6 +75,12 @@ class StackedWeights:
     def W_in(self) -> Float[Tensor, "layer d_model d_mlp"]:
         """MLP input weights; no such attribute in an attention-only model."""
         return self._stacked("mlp", "W_in")
+
+    @property
+    def W_gate(self) -> Float[Tensor, "layer d_model d_mlp"] | None:
+        """Gate weights of gated MLPs; None for other MLPs."""
+        gated = self.cfg.gated_mlp  # type: ignore[attr-defined]
+        return self._stacked("mlp", "W_gate") if gated else None
 
     @property
     def b_in(self) -> Float[Tensor, "layer d_mlp"]:

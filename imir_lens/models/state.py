@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from imir_lens.errors import CheckpointError
+from imir_lens.models.config import TransformerConfig
+from imir_lens.models.local import hidden_outside
+from imir_lens.models.rotary import rotary_angles
 
 # HookedTransformer keeps these tables beside its weights; they follow from the cfg.
 _BUFFER = re.compile(r"blocks\.\d+\.attn\.(mask|IGNORE|rotary_sin|rotary_cos)")
@@ -64,32 +66,41 @@ def check_weights(state: Mapping[str, Any], expected: Mapping[str, Tensor]) -> N
                 )
 
 
-def check_buffers(buffers: Mapping[str, Any], *, angles: Float[Tensor, "position rotary"] | None) -> None:
+def check_buffers(buffers: Mapping[str, Any], config: TransformerConfig) -> None:
     """Check the tables that a file carries against the cfg: a wrong cfg gives wrong logits without any other sign.
 
     Args:
         buffers: name → table, from `split_buffers`.
-        angles: the rotary angles by the cfg; None without rotary positions.
+        config: what the cfg says.
 
     Raises:
-        CheckpointError: when the file's mask is not the causal one, or its rotary tables differ from the cfg's.
+        CheckpointError: when the file's masks or rotary tables differ from the cfg's.
     """
     for name, table in buffers.items():
-        kind = name.rpartition(".")[2]
+        kind, layer = name.rpartition(".")[2], int(name.split(".")[1])
         if not isinstance(table, Tensor):
             raise CheckpointError(f"{name} holds {type(table).__name__}: expected a tensor")
-        if kind == "mask" and not torch.equal(table.bool(), torch.ones_like(table).bool().tril()):
+        if kind == "mask" and not torch.equal(table.bool(), _mask(table, config, layer)):
             raise CheckpointError(
-                f"{name} is not the causal mask: the model attends within a window, which is not supported yet"
+                f"{name} is not the mask of its cfg: check use_local_attn, attn_types and window_size"
             )
         if kind.startswith("rotary"):
-            if angles is None:
+            if config.positional_embedding_type != "rotary":
                 raise CheckpointError(f"{name} is in the file, but its cfg has no rotary positions")
+            angles = rotary_angles(config, layer)
             own = (angles.sin() if kind.endswith("sin") else angles.cos()).to(table)[: len(table)]
             if own.shape != table.shape or not torch.allclose(own, table, atol=1e-2):
                 raise CheckpointError(
                     f"{name} contradicts its cfg: check n_ctx, rotary_dim, rotary_base and rotary_adjacent_pairs"
                 )
+
+
+def _mask(table: Tensor, config: TransformerConfig, layer: int) -> Tensor:
+    """Return what a query sees by the cfg, in the shape of the file's table, which is empty since TransformerLens 3."""
+    future = ~torch.ones_like(table, dtype=torch.bool).tril()
+    if config.is_local(layer) and config.window_size is not None:
+        return ~hidden_outside(future, config.window_size)
+    return ~future
 
 
 def _shape(tensor: Tensor) -> str:

@@ -15,8 +15,9 @@ from imir_lens.models.block import Block
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.embedding import Embed, PosEmbed, Unembed
 from imir_lens.models.limits import check_layers, check_numbers
+from imir_lens.models.local import hidden_outside
 from imir_lens.models.norms import make_norm
-from imir_lens.models.rotary import rotary_angles
+from imir_lens.models.soft_cap import soft_capped
 from imir_lens.models.stacked import StackedWeights
 from imir_lens.models.state import check_buffers, check_weights, split_buffers
 
@@ -44,10 +45,10 @@ class ImirTransformer(StackedWeights, HookedRootModule):
         self._config = config
         self.embed = Embed(config)
         self.hook_embed = HookPoint()  # [context position d_model]
-        if config.positional_embedding_type == "standard":
+        if config.has_position_embedding:
             self.pos_embed = PosEmbed(config)
             self.hook_pos_embed = HookPoint()  # [context position d_model]
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
         if config.normalization_type is not None:
             kind = config.normalization_type.replace("LN", "RMS") if config.final_rms else config.normalization_type
             self.ln_final = make_norm(kind, config.d_model, eps=config.eps, dtype=config.dtype)
@@ -83,14 +84,20 @@ class ImirTransformer(StackedWeights, HookedRootModule):
         if length > self._config.n_ctx:
             raise OptionError(f"contexts of {length} tokens are longer than the model's n_ctx={self._config.n_ctx}")
         x = self.hook_embed(self.embed(tokens))
+        shortformer = None
         if self._config.positional_embedding_type == "standard":
             x = x + self.hook_pos_embed(self.pos_embed(tokens))
+        elif self._config.positional_embedding_type == "shortformer":
+            shortformer = self.hook_pos_embed(self.pos_embed(tokens))
         future = self.future[:length, :length] if self._config.attention_dir == "causal" else None
-        for block in self.blocks:
-            x = block(x, future)
+        local = future
+        if future is not None and self._config.use_local_attn and self._config.window_size is not None:
+            local = hidden_outside(future, self._config.window_size)
+        for layer, block in enumerate(self.blocks):
+            x = block(x, local if self._config.is_local(layer) else future, shortformer)
         if self._config.normalization_type is not None:
             x = self.ln_final(x)
-        return self.unembed(x)
+        return soft_capped(self.unembed(x), self._config.output_logits_soft_cap)
 
     def run_with_cache(
         self, *model_args: Any, return_cache_object: bool = True, remove_batch_dim: bool = False, **kwargs: Any
@@ -124,9 +131,8 @@ class ImirTransformer(StackedWeights, HookedRootModule):
         """
         weights, buffers = split_buffers(state_dict)
         parameters = dict(self.named_parameters())
-        rotary = self._config.positional_embedding_type == "rotary"
         check_weights(weights, parameters)
-        check_buffers(buffers, angles=rotary_angles(self._config) if rotary else None)
+        check_buffers(buffers, self._config)
         with torch.no_grad():
             for name, parameter in parameters.items():
                 parameter.copy_(weights[name])

@@ -1,5 +1,7 @@
 """The kernel through an ordinary transformer's copyers, against the one that was built in and against its scores."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from causal.flat_models import TASK, episodes, untrained, with_idle_mlp
@@ -9,7 +11,7 @@ from imir_lens.causal.flat_construction import FLAT_READER, construct_flat
 from imir_lens.causal.flat_model import query_patterns
 from imir_lens.causal.parameters import block_diagonality, column_error, mean_block, own_blocks, row_error, scale
 from imir_lens.causal.transfer_kernel import transfer_kernel
-from imir_lens.errors import OptionError
+from imir_lens.errors import OptionError, UnsupportedModelError
 from imir_lens.ids import Head
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.tasks.episodes import masked_softmax
@@ -92,3 +94,16 @@ def test_readers_that_cannot_read_copyers_are_refused():
         kernel_of(model, Head(0, 1))
     with pytest.raises(OptionError, match="no heads below L1H0 among the copyers"):
         transfer_kernel(model, [], FLAT_READER)
+
+
+def test_capped_scores_are_refused_and_capped_logits_are_not():
+    plain = construct_flat(TASK)
+    capped, capped_logits = (
+        ImirTransformer(replace(plain.cfg, **{name: 20.0}))
+        for name in ("attn_scores_soft_cap", "output_logits_soft_cap")
+    )
+    for model in (capped, capped_logits):
+        model.load_transformer_lens_state(plain.state_dict())
+    assert torch.equal(kernel_of(capped_logits), kernel_of(plain))
+    with pytest.raises(UnsupportedModelError, match=r"^the transfer kernel does not support soft-capped .*=20.0. yet"):
+        kernel_of(capped)

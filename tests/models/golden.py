@@ -9,16 +9,8 @@ VARIANTS = Path(__file__).parents[1] / "data" / "variants"
 VERSIONS = ("v218", "v39")
 SUPPORTED = (
     *("attn_none", "attn_ln", "attn_lnpre", "rms", "mlp_ln", "gqa", "dvout", "dheadodd"),
-    *("noscale", "bidir", "rotary", "rotary_adj"),
+    *("noscale", "bidir", "rotary", "rotary_adj", "gated", "parallel", "alibi", "shortformer", "local"),
 )
-# variant → how the refusal names it
-REFUSED = {
-    "alibi": "positional_embedding_type='alibi'",
-    "shortformer": "positional_embedding_type='shortformer'",
-    "local": "use_local_attn=True",
-    "parallel": "parallel_attn_mlp=True",
-    "gated": "gated_mlp=True",
-}
 
 
 def load(version: str, variant: str) -> dict[str, Any]:

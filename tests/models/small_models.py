@@ -12,7 +12,22 @@ PLAIN = TransformerConfig(
 )
 FULL = replace(PLAIN, attn_only=False, normalization_type="LN", act_fn="solu_ln", initializer_range=0.5)
 GROUPED = replace(FULL, n_heads=4, n_key_value_heads=2, positional_embedding_type="rotary", rotary_dim=6)
-CONFIGS = {"plain": PLAIN, "full": FULL, "grouped": GROUPED}
+GATED = replace(FULL, gated_mlp=True, act_fn="silu", normalization_type="RMS")
+CAPPED = replace(PLAIN, attn_scores_soft_cap=0.5, output_logits_soft_cap=2.0)
+ALIBI = replace(FULL, positional_embedding_type="alibi", n_heads=3, act_fn="gelu")
+SHORTFORMER = replace(FULL, positional_embedding_type="shortformer", act_fn="gelu")
+LOCAL = replace(PLAIN, use_local_attn=True, attn_types=("global", "local"), window_size=3)
+CONFIGS = {
+    "local": LOCAL,
+    "shortformer": SHORTFORMER,
+    "alibi": ALIBI,
+    "plain": PLAIN,
+    "full": FULL,
+    "grouped": GROUPED,
+    "gated": GATED,
+    "parallel": replace(FULL, parallel_attn_mlp=True),
+    "capped": CAPPED,
+}
 
 
 def build(config: TransformerConfig, seed: int = 1) -> ImirTransformer:

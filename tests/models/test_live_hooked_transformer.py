@@ -27,6 +27,19 @@ VARIANTS = {
     "folded solu": {**SIZES, "normalization_type": "LNPre", "act_fn": "solu_ln", "final_rms": True},
     **{f"norm {kind}": {**SIZES, "normalization_type": kind, "eps": 0.01} for kind in ("LN", "LNPre", "RMS", "RMSPre")},
     **{act: {**SIZES, "act_fn": act} for act in ("gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "solu_ln")},
+    "gated": {**SIZES, "gated_mlp": True, "act_fn": "silu", "normalization_type": "RMS"},
+    "gated solu": {**SIZES, "gated_mlp": True, "act_fn": "solu_ln"},
+    "parallel": {**SIZES, "parallel_attn_mlp": True, "act_fn": "gelu"},
+    "capped": {**ATTENTION, "attn_scores_soft_cap": 0.7, "output_logits_soft_cap": 2.0, "attn_scale": 3.0},
+    "alibi": {**SIZES, "positional_embedding_type": "alibi", "n_heads": 3, "attn_scores_soft_cap": 3.0},
+    "alibi both ways": {**ATTENTION, "positional_embedding_type": "alibi", "attention_dir": "bidirectional"},
+    "shortformer": {**SIZES, "positional_embedding_type": "shortformer", "normalization_type": "LN"},
+    "local": {**SIZES, "use_local_attn": True, "attn_types": ("local", "global"), "window_size": 3},
+    "local rotary": {
+        **ATTENTION,
+        **{"positional_embedding_type": "rotary", "rotary_base_local": 20.0, "attention_dir": "bidirectional"},
+        **{"use_local_attn": True, "attn_types": ("global", "local"), "window_size": 3},
+    },
     "half precision": {**SIZES, "dtype": torch.bfloat16},
 }
 SWITCHES = {
@@ -70,7 +83,21 @@ def test_every_hook_has_the_same_name_and_value(cfg, switches):
     torch.testing.assert_close(logits, expected_logits, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["attention only", "rotary in part", "grouped", "norm LN", "solu_ln"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "attention only",
+        "rotary in part",
+        "grouped",
+        "norm LN",
+        "solu_ln",
+        "gated",
+        "parallel",
+        "capped",
+        "shortformer",
+        "local",
+    ],
+)
 def test_gradients_are_the_same(name):
     theirs, ours, tokens = pair(VARIANTS[name])
     theirs(tokens).square().mean().backward()

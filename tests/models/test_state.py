@@ -74,8 +74,14 @@ def test_a_state_dict_that_does_not_fit_is_refused_in_one_line(state, message):
 def test_a_window_in_the_mask_that_the_cfg_hides_is_refused():
     saved = golden.load("v218", "local")
     config = TransformerConfig.from_dict({**saved["cfg"], "use_local_attn": False})
-    with pytest.raises(CheckpointError, match=r"^blocks.0.attn.mask is not the causal mask"):
+    with pytest.raises(CheckpointError, match=r"^blocks.0.attn.mask is not the mask of its cfg: check use_local_attn"):
         load(config, saved["state_dict"])
+    wider = TransformerConfig.from_dict({**saved["cfg"], "window_size": 5})
+    with pytest.raises(CheckpointError, match=r"^blocks.0.attn.mask is not the mask of its cfg"):
+        load(wider, saved["state_dict"])
+    one_layer = TransformerConfig.from_dict({**saved["cfg"], "attn_types": ["local", "global"]})
+    with pytest.raises(CheckpointError, match=r"^blocks.1.attn.mask is not the mask of its cfg"):
+        load(one_layer, saved["state_dict"])
 
 
 @pytest.mark.parametrize("version", golden.VERSIONS)
