@@ -1,5 +1,6 @@
 """`imir-lens report`: HTML, Markdown and figures again from report.json; the last words of `analyze` and `verify`."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,42 +29,34 @@ def report(directory: Path, say: Output, device: str | None) -> None:
 
 def result_of(report: "Report", directory: Path) -> tuple[dict[str, Any], list[str]]:
     """Return a report's gist, as JSON values (named as in report.json) and as lines."""
-    verdict, circuit = report.data["verdict"], report.data["circuit"]
-    page = directory / "report.html"
-    data = {
-        "out": str(directory),
-        "report": str(page),
-        **{key: report.data[key] for key in ("command", "seed", "model", "task", "evaluation", "circuit", "verdict")},
-    }
-    lines = [
-        f"verdict   {verdict['mechanism']}",
-        f"evidence  {verdict['evidence_level']}",
-        "",
-        verdict["text"],
-        *(f"  {unit['role']:<10} {unit['value']:+8.2f}  {unit['id']}" for unit in circuit["units"]),
-        *(f"Caveat: {caveat}" for caveat in verdict["caveats"]),
-        "",
-        f"report    {page}",
-    ]
-    return data, lines
+    units = report.data["circuit"]["units"]
+    found = [f"{unit['role']:<10} {unit['value']:+8.2f}  {unit['id']}" for unit in units]
+    return _gist(report.data, directory, ("circuit",), found)
 
 
 def verification_result(report: "VerificationReport", directory: Path) -> tuple[dict[str, Any], list[str]]:
     """Return a verification's gist, as JSON values (named as in report.json) and as lines."""
-    verdict, page = report.data["verdict"], directory / "report.html"
-    keys = ("command", "seed", "model", "task", "evaluation", "behaviour", "parameters", "mechanism", "verdict")
-    data = {"out": str(directory), "report": str(page), **{key: report.data[key] for key in keys}}
+    checks = [_check(check) for check in report.data["verdict"]["checks"]]
+    return _gist(report.data, directory, ("behaviour", "parameters", "mechanism"), checks)
+
+
+def _gist(
+    data: Mapping[str, Any], directory: Path, parts: Sequence[str], found: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the gist of either kind of report: its own parts among the JSON values, what it found among the lines."""
+    verdict, page = data["verdict"], directory / "report.html"
+    keys = ("command", "seed", "model", "task", "evaluation", *parts, "verdict")
     lines = [
         f"verdict   {verdict['mechanism']}",
         f"evidence  {verdict['evidence_level']}",
         "",
         verdict["text"],
-        *(f"  {_check(check)}" for check in verdict["checks"]),
+        *(f"  {line}" for line in found),
         *(f"Caveat: {caveat}" for caveat in verdict["caveats"]),
         "",
         f"report    {page}",
     ]
-    return data, lines
+    return {"out": str(directory), "report": str(page), **{key: data[key] for key in keys}}, lines
 
 
 def _check(check: dict[str, Any]) -> str:

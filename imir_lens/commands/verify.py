@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from imir_lens.commands.places import read_run, run_of
+from imir_lens.commands.places import task_of
 from imir_lens.commands.report import verification_result
 from imir_lens.commands.shared import (
     PLACE,
@@ -58,18 +58,10 @@ def verify(
     """
     overrides, counts = parse_fields(fields), _counts(test_examples)
     from imir_lens.report.document import check_output
-    from imir_lens.tasks.registry import causal_task, parse_knobs
+    from imir_lens.tasks.registry import causal_task
 
     check_output(out, force=force)
-    run = run_of(checkpoint)
-    recorded = {} if run is None else read_run(run)["task"]
-    name = task or recorded.get("name")
-    if name is None:
-        raise OptionError(f"{checkpoint} does not say what it was trained on: give --task causal_tree, say")
-    settings = parse_knobs(name, knobs)
-    if recorded.get("name") == name:
-        settings = {**recorded["knobs"], **settings}
-        say.note("knobs as in the run: " + " ".join(f"{knob}={value}" for knob, value in settings.items()))
+    name, settings = task_of(checkpoint, task, knobs, say=say, example="causal_tree, say")
     chosen = causal_task(name, **settings)
 
     from imir_lens.verification import verify as run_verify
