@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.measure import RESULTS
+from benchmarks.page_tables import markdown_table
 
 # These have pages of their own, with what the figures mean.
 PAGES = {"trained": "findings.md", "causal": "causal_experiments.md"}
@@ -41,7 +42,7 @@ def _section(name: str, result: dict[str, Any]) -> str:
     lines += ["```sh", result["command"], "```", "", f"Seed {result['seed']}; {versions}.", ""]
     for title, rows in (result.get("tables") or {"": result["rows"]}).items():
         lines += [f"**{title[0].upper()}{title[1:]}**", ""] if title else []
-        lines += [*_table(rows), ""]
+        lines += [*markdown_table(rows, list(rows[0]), _cell), ""]
     return "\n".join(lines)
 
 
@@ -49,13 +50,6 @@ def _about(name: str) -> str:
     """The docstring of a benchmark's module, without the letter that some begin with."""
     text = inspect.getdoc(sys.modules[BENCHMARKS[name].__module__.removesuffix(".run")]) or ""
     return re.sub(r"^\([a-z]\) ", "", text)
-
-
-def _table(rows: list[dict[str, Any]]) -> list[str]:
-    columns = list(rows[0])
-    number = [any(isinstance(row[column], int | float) for row in rows) for column in columns]
-    head = [f"| {' | '.join(columns)} |", f"| {' | '.join('---:' if right else '---' for right in number)} |"]
-    return head + [f"| {' | '.join(_cell(row[column]) for column in columns)} |" for row in rows]
 
 
 def _cell(value: Any) -> str:

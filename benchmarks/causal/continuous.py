@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from benchmarks.causal.figures import behaviour_figures, held_out, matched
+from benchmarks.causal.figures import behaviour_figures, held_out, loss_figures, matched
 from benchmarks.causal.keeping import kept_row
 from benchmarks.partial import PartialRows
 from imir_lens.causal.construction import construct
@@ -53,13 +53,7 @@ def rows(*, small: bool, seed: int, kept: PartialRows) -> list[dict[str, Any]]:
 def _constructed(task: LinearDynamics, contexts: int) -> dict[str, Any]:
     model = construct(task)
     match = matched(model, task, held_out(task, contexts))
-    return {
-        "L_pa": match.parent_loss,
-        "L_pa, BMA": match.bma_parent_loss,
-        "L_pa, uniform": match.uniform_parent_loss,
-        "gap": match.parent_loss - match.bma_parent_loss,
-        "regression": regress_scores(model, task, contexts=min(contexts, 256)),
-    }
+    return {**loss_figures(match), "regression": regress_scores(model, task, contexts=min(contexts, 256))}
 
 
 def _trained(task: LinearDynamics, options: dict[str, Any], seed: int, contexts: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import RESULTS
+from benchmarks.page_tables import markdown_table
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "causal_experiments.md"
 _MARK = re.compile(r"^(<!-- (?P<name>[^:\n]+): (?P<columns>[^\n]+) -->\n)(?P<table>(?:\|[^\n]*\n)*)", re.MULTILINE)
@@ -20,7 +21,7 @@ def filled(text: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 
     def table(mark: re.Match[str]) -> str:
         columns = [column.strip() for column in mark["columns"].split(" | ")]
-        return mark[1] + "".join(f"{line}\n" for line in _lines(tables[mark["name"]], columns))
+        return mark[1] + "".join(f"{line}\n" for line in markdown_table(tables[mark["name"]], columns, _cell))
 
     return _MARK.sub(table, text)
 
@@ -29,16 +30,6 @@ def stored_tables() -> dict[str, list[dict[str, Any]]]:
     """Return the tables that the benchmark stored."""
     found: dict[str, list[dict[str, Any]]] = json.loads((RESULTS / "causal.json").read_text())["tables"]
     return found
-
-
-def _lines(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    right = [any(isinstance(row[column], int | float) for row in rows) for column in columns]
-    head = [_row(columns), _row(["---:" if flag else "---" for flag in right])]
-    return head + [_row([_cell(row[column]) for column in columns]) for row in rows]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _cell(value: Any) -> str:

@@ -39,12 +39,16 @@ def matched(model: CausalTransformer, task: CausalTask, episodes: Episodes) -> A
 def behaviour_figures(model: CausalTransformer, task: CausalTask, contexts: int) -> dict[str, Any]:
     """Return L_pa beside that of BMA and of equal attention, and the total variation to the posterior."""
     match = matched(model, task, held_out(task, contexts))
+    return {**loss_figures(match), "total variation": match.total_variation}
+
+
+def loss_figures(match: AttentionMatch) -> dict[str, float]:
+    """Return L_pa beside that of BMA and of equal attention."""
     return {
         "L_pa": match.parent_loss,
         "L_pa, BMA": match.bma_parent_loss,
         "L_pa, uniform": match.uniform_parent_loss,
         "gap": match.parent_loss - match.bma_parent_loss,
-        "total variation": match.total_variation,
     }
 
 
