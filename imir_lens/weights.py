@@ -8,18 +8,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from imir_lens.attention_form import AttentionForm
 from imir_lens.errors import CheckpointError, UnsupportedModelError
+from imir_lens.folding import expanded, fold_norm, norm_parameters
 from imir_lens.models.config import TransformerConfig
-
-_NORMS = {"LN": "LayerNorm", "LNPre": "folded LayerNorm", "RMS": "RMSNorm", "RMSPre": "folded RMSNorm"}
 
 
 @dataclass(frozen=True, eq=False)
 class CircuitWeights:
-    """The weights of an attention-only transformer without norms, under TransformerLens' names and shapes.
+    """The weights of a transformer's attention, embedding and unembedding, under TransformerLens' names and shapes.
 
     A head's score of query i for key j is `(x_i W_Q + b_Q)·(x_j W_K + b_K) / scale`; its output is
     `Σ_j p_ij (x_j W_V + b_V) W_O`, and `b_O` is added once a layer. Detached; axes that share a name have one size.
+
+    Norms are folded in: where the model has them, x stands for the stream divided by its (centred) root mean square,
+    and W_Q, W_K, W_V, W_U and their biases hold the norm's weight, bias and centring. Grouped keys and values have
+    one slice a head. What the model does besides is in `form`; MLPs are not held.
 
     Attributes:
         W_E: token embedding.
@@ -35,6 +39,8 @@ class CircuitWeights:
         W_U: unembedding.
         b_U: unembedding bias.
         scale: what scores are divided by, usually √d_head.
+        form: norm, positions, masks, caps and MLPs of the model.
+        pos_Q, pos_K: what shortformer positions add to queries and keys; None for other positions.
 
     Raises:
         CheckpointError: when shapes contradict each other; the message names the weight and its axes.
@@ -53,6 +59,9 @@ class CircuitWeights:
     W_U: Float[Tensor, "d_model vocab_out"]
     b_U: Float[Tensor, " vocab_out"]
     scale: float
+    form: AttentionForm = AttentionForm()
+    pos_Q: Float[Tensor, "layer head n_ctx d_head"] | None = None
+    pos_K: Float[Tensor, "layer head n_ctx d_head"] | None = None
 
     def __post_init__(self) -> None:
         sizes: dict[str, int] = {}
@@ -108,11 +117,14 @@ class CircuitWeights:
 
     def to(self, device: torch.device | str) -> "CircuitWeights":
         """Return the weights on another device."""
-        return replace(self, **{name: getattr(self, name).to(device) for name in _AXES})
+        held = [*_AXES, *(name for name in ("pos_Q", "pos_K") if getattr(self, name) is not None)]
+        return replace(self, **{name: getattr(self, name).to(device) for name in held})
 
     def sha256(self) -> str:
         """Return a digest of names, shapes and values: equal for equal weights, whatever model they came from."""
         digest = hashlib.sha256(f"scale {self.scale:.9g}".encode())
+        if not self.form.plain:
+            digest.update(repr(self.form).encode())
         for name in _AXES:
             value = getattr(self, name).detach().to("cpu", torch.float32).contiguous()
             digest.update(f" {name} {list(value.shape)} ".encode())
@@ -136,31 +148,57 @@ class CircuitWeights:
             CheckpointError: when a weight is missing, or its shape contradicts the config.
         """
         require_supported(config)
+        source = state_dict.get("embed.W_E")
+        if source is None:
+            raise CheckpointError("no weight 'embed.W_E': expected a HookedTransformer state dict")
+        form = AttentionForm.of(config)
         sizes = {
             "layer": config.n_layers,
             "head": config.n_heads,
+            "group": config.n_kv_heads,
             "d_model": config.d_model,
             "d_head": config.d_head,
             "vocab": config.d_vocab,
             "vocab_out": config.d_vocab_out,
             "n_ctx": config.n_ctx,
         }
-        source = state_dict.get("embed.W_E")
-        if source is None:
-            raise CheckpointError("no weight 'embed.W_E': expected a HookedTransformer state dict")
         read = _Reader(state_dict, sizes, like=source)
         outer = {"W_E": "embed", "W_pos": "pos_embed", "W_U": "unembed", "b_U": "unembed"}
         # A config that names its groups has grouped names, even where every head is a group of its own.
-        stems = {} if config.n_key_value_heads is None else dict.fromkeys(("W_K", "W_V", "b_K", "b_V"), "_")
-        values = {
-            name: read(f"{outer[name]}.{name}", axes)
-            if name in outer
-            else torch.stack(
-                [read(f"blocks.{layer}.attn.{stems.get(name, '')}{name}", axes[1:]) for layer in range(config.n_layers)]
-            )
-            for name, axes in _AXES.items()
-        }
-        return cls(**values, scale=config.score_scale)
+        grouped = () if config.n_key_value_heads is None else ("W_K", "W_V", "b_K", "b_V")
+        values: dict[str, Tensor] = {}
+        for name, axes in _AXES.items():
+            if name == "W_pos" and form.positions not in ("standard", "shortformer"):
+                values[name] = values["W_E"].new_zeros(1, 1).expand(config.n_ctx, config.d_model)
+            elif name in outer:
+                values[name] = read(f"{outer[name]}.{name}", axes)
+            else:
+                stem, axes = ("_", ["layer", "group", *axes[2:]]) if name in grouped else ("", axes)
+                layers = range(config.n_layers)
+                stacked = torch.stack([read(f"blocks.{layer}.attn.{stem}{name}", axes[1:]) for layer in layers])
+                values[name] = expanded(stacked, config.n_heads) if name in grouped else stacked
+        extra = {}
+        if form.positions == "shortformer":
+            # Added after the norm: these positions are read by the weights as they are, before anything is folded.
+            extra = {f"pos_{x}": torch.einsum("pm,lhmd->lhpd", values["W_pos"], values[f"W_{x}"]) for x in "QK"}
+        _fold_norms(values, state_dict, config)
+        return cls(**values, **extra, scale=config.score_scale, form=form)
+
+
+def _fold_norms(values: dict[str, Tensor], state_dict: Mapping[str, Tensor], config: TransformerConfig) -> None:
+    """Fold each layer's first norm into its queries, keys and values, and the last norm into the unembedding."""
+    kind = config.normalization_type
+    if kind is None:
+        return
+    for layer in range(config.n_layers):
+        norm = norm_parameters(state_dict, f"blocks.{layer}.ln1", values["W_E"])
+        for x in "QKV":
+            weight, bias = values[f"W_{x}"][layer], values[f"b_{x}"][layer]
+            folded = fold_norm(weight, bias, norm, centred=kind.startswith("LN"))
+            values[f"W_{x}"][layer], values[f"b_{x}"][layer] = folded
+    norm = norm_parameters(state_dict, "ln_final", values["W_E"])
+    centred = kind.startswith("LN") and not config.final_rms
+    values["W_U"], values["b_U"] = fold_norm(values["W_U"], values["b_U"], norm, centred=centred)
 
 
 class _Reader:
@@ -186,36 +224,21 @@ class _Reader:
 
 
 def require_supported(config: TransformerConfig) -> None:
-    """Check that the analysis covers a model: attention only, no norm, learned positions, causal, no window, no cap.
+    """Check that the analysis covers a model: all but those whose output vocabulary is another than the input's.
 
     Raises:
-        UnsupportedModelError: naming each part that is not supported yet.
+        UnsupportedModelError: naming what is not supported.
     """
-    missing = []
-    if not config.attn_only:
-        missing.append("MLP layers (attn_only=False)")
-    if config.normalization_type is not None:
-        norm = _NORMS.get(config.normalization_type, "normalization")
-        missing.append(f"{norm} (normalization_type={config.normalization_type!r})")
-    if config.positional_embedding_type != "standard":
-        missing.append(f"{config.positional_embedding_type} positions")
-    if config.attention_dir != "causal":
-        missing.append(f"{config.attention_dir} attention")
-    if config.n_kv_heads != config.n_heads:
-        missing.append(f"grouped queries (n_key_value_heads={config.n_kv_heads})")
-    if any(config.is_local(layer) for layer in range(config.n_layers)):
-        missing.append(f"local attention (window_size={config.window_size})")
-    if config.attn_scores_soft_cap > 0:
-        missing.append(f"soft-capped attention scores (attn_scores_soft_cap={config.attn_scores_soft_cap})")
-    if config.output_logits_soft_cap > 0:
-        missing.append(f"soft-capped logits (output_logits_soft_cap={config.output_logits_soft_cap})")
     if config.d_vocab_out != config.d_vocab:
-        missing.append(f"an output vocabulary of another size (d_vocab_out={config.d_vocab_out})")
-    if missing:
-        listed = missing[0] if len(missing) == 1 else f"{', '.join(missing[:-1])} or {missing[-1]}"
-        has = {1: "has it", 2: "has both"}.get(len(missing), "has all of them")
-        raise UnsupportedModelError(f"the analysis does not support {listed} yet; this model {has}")
+        raise UnsupportedModelError(
+            f"the analysis does not support an output vocabulary of another size (d_vocab_out={config.d_vocab_out}, "
+            f"d_vocab={config.d_vocab}): relations between tokens read and tokens predicted would have no meaning"
+        )
 
 
 # The axes of each weight, as its annotation names them.
-_AXES: dict[str, list[str]] = {f.name: f.type.dim_str.split() for f in fields(CircuitWeights) if f.name != "scale"}  # type: ignore[union-attr]
+_AXES: dict[str, list[str]] = {
+    f.name: f.type.dim_str.split()  # type: ignore[union-attr]
+    for f in fields(CircuitWeights)
+    if f.name not in ("scale", "form", "pos_Q", "pos_K")
+}
