@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from imir_lens.tasks.linear_dynamics import LinearDynamics
     from imir_lens.tasks.ngram import Ngram
     from imir_lens.tasks.recall import Recall
+    from imir_lens.tasks.repeated import Repeated
     from imir_lens.tasks.retrieval import Retrieval
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Link",
     "Ngram",
     "Recall",
+    "Repeated",
     "Retrieval",
     "Task",
     "causal_task",
@@ -69,6 +71,7 @@ _HOMES = {
     "Link": "block_form",
     "Ngram": "ngram",
     "Recall": "recall",
+    "Repeated": "repeated",
     "Retrieval": "retrieval",
     "Task": "base",
 }

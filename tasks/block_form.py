@@ -13,6 +13,7 @@ distractors; where blocks are `overlapping`, every window of k tokens is one.
     retrieval   key, field, value  (1, 0), (0, 1)              2        two matches in conjunction
     ngram       n tokens           (n−2, 0), …, (0, n−2)       n−1      overlapping; n − 1 matches in conjunction
     copy        token, next        (0, 0)                      1        overlapping; asked at many places
+    repeated    token, next        (0, 0)                      1        as copy, and the distance is random
     ioi         name               (gap, 0), differs           0
 
 The form gives the Bayes predictor wherever the law makes the answer certain, and the reference circuit.

@@ -24,6 +24,7 @@ BUILT_IN = (
     "ngram",
     "ioi",
     "copy",
+    "repeated",
     "causal_tree",
     "lag_chain",
     "fixed_graph",

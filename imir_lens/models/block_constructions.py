@@ -146,6 +146,8 @@ def copy_circuit(
 ) -> dict[str, float]:
     """An induction head at every place of the repetition, for `copy` with a random gap: `… a b c … a b → c`.
 
+    It solves `repeated` too, where `not_itself` is not needed.
+
     Parts and reasons are those of `induction_circuit`; a word of the repetition never finds the repetition itself,
     since what follows it there is yet to come. Two layers are the least.
 
@@ -168,6 +170,8 @@ def look_back_circuit(
     distance: int, *, alpha: float = 10.0, gamma: float = 20.0, heads: Mapping[str, str] | None = None
 ) -> dict[str, float]:
     """Copying from a fixed distance, for `copy` with a fixed gap: distance = segment + gap − 1.
+
+    And for `repeated` with a fixed period: distance = period − 1.
 
     One layer is the least: the answer is not in the query's own embedding.
 

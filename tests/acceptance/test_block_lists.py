@@ -48,6 +48,13 @@ CASES = {
     "inverted memory": (make_task("inversion", **INVERTED_MEMORY), memory_circuit(reverse=True), set(), {"delta"}),
     "copy": (make_task("copy"), copy_circuit(), {NOT_ITSELF}, {"alpha", "beta", "gamma"}),
     "copy, fixed gap": (make_task("copy", gap=3), look_back_circuit(10), set(), {"alpha", "gamma"}),
+    "repeated": (make_task("repeated"), copy_circuit(not_itself=0.0), set(), {"alpha", "beta", "gamma"}),
+    "repeated, fixed period": (
+        make_task("repeated", shortest=8, longest=8),
+        look_back_circuit(7),
+        set(),
+        {"alpha", "gamma"},
+    ),
     "ioi": (make_task("ioi"), ioi_circuit(), set(), {"alpha", "gamma"}),
     "ioi, gap 3": (make_task("ioi", gap=3, distractors=0), ioi_circuit(gap=3), set(), {"alpha", "gamma"}),
     "ioi, no gap": (make_task("ioi", gap=0), ioi_circuit(gap=0), set(), {"gamma"}),
@@ -56,6 +63,7 @@ WORDS = {
     "inversion": "by matching a token and copying what stands a fixed distance from it",
     "inverted memory": "from memory",
     "copy, fixed gap": "by looking a fixed distance back and copying",
+    "repeated, fixed period": "by looking a fixed distance back and copying",
     "ioi": "by attending and copying",
     "ioi, gap 3": "by attending and copying",
     "ioi, no gap": "by attending and copying",
@@ -166,6 +174,13 @@ def test_every_coordinate_of_a_circuit_is_needed(case):
     for left_out in circuit:
         rest = {name: value for name, value in circuit.items() if name != left_out}
         assert loss_above_bayes(task, plant(task, rest, **shape_of(circuit)), 300) > 0.05, left_out
+
+
+def test_a_look_over_one_fixed_distance_does_not_solve_a_random_period():
+    task = make_task("repeated")
+    for distance in range(task.shortest - 1, task.longest):
+        assert loss_above_bayes(task, plant(task, look_back_circuit(distance), n_layers=1, n_heads=1), 300) > 3
+    assert loss_above_bayes(task, plant(task, copy_circuit(), n_layers=2, n_heads=1), 300) < 1e-3
 
 
 def test_roles_of_the_new_circuits():

@@ -136,3 +136,18 @@ def copy_law(task) -> Law:
             cells[start : start + task.segment] = segment
             law[tuple([*cells, *segment[:-1]])][segment[1:]] += 1 / (len(words) * len(starts))
     return law
+
+
+def repeated_law(task) -> Law:
+    """The answer is the tuple of all answers."""
+    law: Law = defaultdict(lambda: defaultdict(float))
+    periods = range(task.shortest, task.longest + 1)
+    for period in periods:
+        words = list(permutations(range(1, task.vocab), period))
+        for drawn in words:
+            text = [0]
+            while len(text) <= task.length:
+                text.extend(drawn)
+            answers = tuple(text[task.longest + 2 : task.length + 1])
+            law[tuple(text[: task.length])][answers] += 1 / (len(periods) * len(words))
+    return law

@@ -2,12 +2,24 @@
 
 import pytest
 import torch
-from enumeration import copy_law, ioi_law, ngram_law, recall_law, retrieval_law
+from enumeration import copy_law, ioi_law, ngram_law, recall_law, repeated_law, retrieval_law
 from partitions import declared_partition, same_partition
 
 from imir_lens.errors import TaskError
 from imir_lens.relations import orbits_on_pairs
-from imir_lens.tasks import Copy, Hop, Inversion, Ioi, Ngram, Recall, Retrieval, make_task, task_class, task_names
+from imir_lens.tasks import (
+    Copy,
+    Hop,
+    Inversion,
+    Ioi,
+    Ngram,
+    Recall,
+    Repeated,
+    Retrieval,
+    make_task,
+    task_class,
+    task_names,
+)
 from imir_lens.tasks.base import Batch
 from imir_lens.tasks.block_list import BlockListTask
 from imir_lens.tasks.symmetry import exchange, rotate_items
@@ -19,6 +31,7 @@ LAWS = {
     Ngram: ngram_law,
     Ioi: ioi_law,
     Copy: copy_law,
+    Repeated: repeated_law,
 }
 SMALL = [
     Inversion(vocab=6, pairs=2, length=6),
@@ -38,13 +51,15 @@ SMALL = [
     Copy(vocab=5, segment=3, length=6),
     Copy(vocab=5, segment=3, gap=1, length=7),
     Copy(vocab=5, segment=2, length=6),
+    Repeated(vocab=5, shortest=2, longest=3, length=7),
+    Repeated(vocab=5, shortest=3, longest=3, length=6),
 ]
 OTHERS = [
     Retrieval(vocab=12, keys=2, fields=2, length=16),
     Inversion(vocab=20, pairs=2, length=8, f_r=0.5, f_v=0.5, rare=5, association="seed:4"),
     Inversion(vocab=12, pairs=2, length=8, f_r=0.0, directed=False),
     Ioi(vocab=12, names=5, distractors=3, gap=1, length=10),
-    *(make_task(name) for name in ("retrieval", "ngram", "copy")),
+    *(make_task(name) for name in ("retrieval", "ngram", "copy", "repeated")),
 ]
 
 
@@ -139,6 +154,7 @@ def test_symmetries_leave_the_sampled_law_alone(task, generator):
         (Retrieval(vocab=6, keys=2, fields=1, length=9), exchange(6, [0], [1])),  # filler and a word
         (Ioi(vocab=6, names=3, distractors=1, length=6), exchange(6, [3], [4])),  # a name and a word
         (Copy(vocab=5, segment=3, length=6), exchange(5, [0], [1])),
+        (Repeated(vocab=5, shortest=2, longest=3, length=7), exchange(5, [0], [1])),
     ],
     ids=str,
 )
@@ -198,8 +214,8 @@ def test_a_directed_association_has_its_two_directions_apart():
 BLOCK_LISTS = [name for name in task_names() if issubclass(task_class(name), BlockListTask)]
 
 
-def test_seven_tasks_are_block_lists():
-    assert len(BLOCK_LISTS) == 7
+def test_eight_tasks_are_block_lists():
+    assert len(BLOCK_LISTS) == 8
 
 
 @pytest.mark.parametrize("name", BLOCK_LISTS)
@@ -282,6 +298,10 @@ def test_the_same_seed_gives_the_same_contexts(name):
         (Copy, {"segment": 13}, "copy needs 2*segment-1 <= length: segment=13, length=24"),
         (Copy, {"gap": -2}, "copy needs gap >= 0: gap=-2"),
         (Copy, {"gap": 10}, "copy needs 2*segment-1 + gap <= length: segment=8, gap=10, length=24"),
+        (Repeated, {"shortest": 1}, "repeated needs 2 <= shortest <= longest: shortest=1, longest=10"),
+        (Repeated, {"shortest": 11}, "repeated needs 2 <= shortest <= longest: shortest=11, longest=10"),
+        (Repeated, {"vocab": 10}, "repeated needs longest <= vocab-1 distinct words: longest=10, vocab=10"),
+        (Repeated, {"length": 11}, "repeated needs longest+2 <= length: longest=10, length=11"),
         (Hop, {"chains": 0}, "hop needs chains >= 1: chains=0"),
     ],
     ids=str,
@@ -298,6 +318,7 @@ def test_knobs_that_do_not_fit_are_refused_with_the_inequality(task, knobs, line
     [
         Copy(segment=2, length=3),
         Copy(segment=2, gap=0, length=3),
+        Repeated(shortest=2, longest=2, length=4),
         Ioi(vocab=3, names=2, distractors=0, gap=0, length=3),
         Ngram(vocab=3, n=2, length=3),
         Ngram(vocab=3, n=3, length=8),

@@ -26,7 +26,7 @@ def test_names_are_listed_without_importing_torch():
         "assert 'torch' not in sys.modules; t.make_task('hop'); assert 'torch' in sys.modules"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    block_lists = ["recall", "hop", "inversion", "retrieval", "ngram", "ioi", "copy"]
+    block_lists = ["recall", "hop", "inversion", "retrieval", "ngram", "ioi", "copy", "repeated"]
     assert out.stdout.strip() == str([*block_lists, "causal_tree", "lag_chain", "fixed_graph"])
 
 
