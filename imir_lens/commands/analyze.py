@@ -26,6 +26,15 @@ from imir_lens.commands.shared import (
 @knob_option
 @model_option
 @click.option("--config", type=PLACE, metavar="FILE", help="The model's config as a JSON file.")
+@click.option(
+    "--vocabulary",
+    metavar="FILE|random",
+    help="Ask in some of the model's tokens: words or ids from FILE, one a line, or a random choice.",
+)
+@click.option(
+    "--filler", type=int, metavar="ID", help="The token for the task's filler.  [default: a text's beginning]"
+)
+@click.option("--tokenizer", type=PLACE, metavar="FILE", help="A tokenizer.json or .gguf.  [default: the checkpoint's]")
 @click.option("--contexts", type=int, metavar="N", help="Test contexts.  [default: 512]")
 @click.option("--budget", type=float, metavar="B", help="Share of the loss the circuit may give up.  [default: 0.01]")
 @click.option("--bootstraps", type=int, metavar="N", help="Searches behind the stability figure.  [default: 10]")

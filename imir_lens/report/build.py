@@ -10,12 +10,14 @@ from imir_lens.analysis import Analysis
 from imir_lens.compat import tl_version
 from imir_lens.detection import Unit
 from imir_lens.evidence import Removal
+from imir_lens.model_vocabulary import ModelInVocabulary
 from imir_lens.redundancy import Sufficiency
 from imir_lens.report.words import describe
 from imir_lens.roles import base_of
 from imir_lens.verdict import suffices
 
 _MOST_COORDINATES, _MOST_EXAMPLES, _MOST_HEADS = 200, 4, 8
+_MASS_CONTEXTS = 128
 _ABLATION = (
     "a coordinate's own term is taken out of the score (a tilt of hook_pattern) or out of the logits, "
     "in the same forward pass; everything no coordinate explains stays"
@@ -55,6 +57,7 @@ def report_data(analysis: Analysis, *, command: str) -> dict[str, Any]:
             "chance_ablated": evidence.without_all.as_dict(),
             "bayes": analysis.bayes.as_dict(),
             "chance": analysis.chance.as_dict(),
+            **_mass(analysis),
         },
         "search": {
             "paths": len(space.paths),
@@ -119,6 +122,13 @@ def _removal(removal: Removal) -> dict[str, Any]:
     }
 
 
+def _mass(analysis: Analysis) -> dict[str, Any]:
+    """How much of its probability the whole model puts on the vocabulary in which it was asked."""
+    if not isinstance(analysis.model, ModelInVocabulary):
+        return {}
+    return {"vocabulary_mass": analysis.model.mass(analysis.test_batch[:_MASS_CONTEXTS])}
+
+
 def _separate(alone: Sufficiency, analysis: Analysis) -> dict[str, Any]:
     return {
         "units": [str(unit.id) for unit in alone.circuit.units],
@@ -177,6 +187,8 @@ def _examples(analysis: Analysis) -> list[dict[str, Any]]:
     )[:_MOST_HEADS]
     if not heads:
         return []
+    # The texts of the model's own tokens, where it was asked in some of them.
+    spoken = analysis.model.vocabulary if isinstance(analysis.model, ModelInVocabulary) else analysis.task
     out = []
     for index in range(min(_MOST_EXAMPLES, len(captured.logits))):
         law = captured.logits[index, 0].softmax(-1)
@@ -184,10 +196,10 @@ def _examples(analysis: Analysis) -> list[dict[str, Any]]:
         target = int(batch.targets[index, 0])
         out.append(
             {
-                "tokens": analysis.task.decode(batch.tokens[index].cpu()),
+                "tokens": spoken.decode(batch.tokens[index].cpu()),
                 "query": int(batch.queries[index, 0]),
-                "target": analysis.task.decode(torch.tensor([target]))[0],
-                "prediction": analysis.task.decode(torch.tensor([best]))[0],
+                "target": spoken.decode(torch.tensor([target]))[0],
+                "prediction": spoken.decode(torch.tensor([best]))[0],
                 "probability": round(float(law[best]), 6),
                 "attention": {str(head): _rounded(captured.patterns[head][index]) for head in heads},
             }

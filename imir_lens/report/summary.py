@@ -44,10 +44,18 @@ def key_numbers(report: Mapping[str, Any]) -> list[KeyNumber]:
     if circuit["units"]:
         out.append(_performance("with the circuit only", evaluation["circuit"], "is it enough?"))
         out.append(_performance("without the circuit", evaluation["without_circuit"], "is it needed?"))
+    if "vocabulary_mass" in evaluation:
+        out.append(KeyNumber("mass on the words", number(evaluation["vocabulary_mass"]), _vocabulary(report["model"])))
     out.append(_performance("loss of the surrogate", evaluation["projection"], "the coordinates alone"))
     if circuit["units"]:
         out.append(KeyNumber("faithfulness", number(circuit["faithfulness"]), _stability(circuit)))
     return out
+
+
+def _vocabulary(model: Mapping[str, Any]) -> str:
+    """Say what share it is, since losses and accuracies are given that the answer is one of the words."""
+    asked = f"{model['vocabulary']['size']:,} of its {model['d_vocab']:,} tokens"
+    return f"share of the model's probability at the queries; it is asked in {asked} only"
 
 
 def _stability(circuit: Mapping[str, Any]) -> str:

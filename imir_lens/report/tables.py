@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from imir_lens.figures.style import Real, number
+from imir_lens.figures.style import Real, number, visible
 from imir_lens.report.words import ROLE_MEANINGS
 
 Kind = Literal["text", "number", "code", "role"]
@@ -160,6 +160,20 @@ def _contexts(evaluation: Mapping[str, Any]) -> str:
     return f"{evaluation['contexts']:,} for the tests" + ("" if search is None else f", {search:,} for the search")
 
 
+def _vocabulary(model: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Which of the model's tokens it was asked in, where these are not all."""
+    if "vocabulary" not in model:
+        return []
+    own = model["vocabulary"]
+    rest = ", …" if own["size"] - (own["filler"] is not None) > len(own["words"]) else ""
+    filler = "no filler" if own["filler"] is None else f"filler is its token {own['filler']}"
+    words = ", ".join(visible(word) for word in own["words"])
+    return [
+        ("tokens", f"asked in {own['size']:,} of its {model['d_vocab']:,} tokens; {filler}; words: {words}{rest}"),
+        ("sha256 of their ids", own["ids_sha256"]),
+    ]
+
+
 def provenance_table(report: Mapping[str, Any]) -> Table:
     """Where the report comes from: model, task, sample sizes, seeds, versions."""
     model, task, evaluation = report["model"], report["task"], report["evaluation"]
@@ -179,6 +193,7 @@ def provenance_table(report: Mapping[str, Any]) -> Table:
         ("sha256", model["sha256"] or "none: a live model"),
         ("model", f"{model['family']}: {shape}"),
         ("", kind),
+        *_vocabulary(model),
         ("task", task["name"] + (f": {knobs}" if knobs else "")),
         ("contexts", _contexts(evaluation)),
         (
