@@ -1,10 +1,11 @@
-"""Loading and saving HookedTransformer-format checkpoints, safely.
+"""Loading checkpoints of any format as HookedTransformer-format weights, and saving them, safely.
 
-A checkpoint is a `.pt`/`.pth` file, a `.safetensors` with its `config.json`, a run directory (its last step), or a
-directory with `config.json` and weights. Nothing in a file is ever executed; see `imir_lens.safe_torch`.
+A checkpoint is a `.pt`/`.pth` file, a `.safetensors` with its `config.json`, a `.gguf` file, a run directory (its last
+step), or a directory with `config.json` and weights, HookedTransformer's or Hugging Face's. Nothing in a file is ever
+executed; see `imir_lens.safe_torch`. No network is used.
 """
 
-import hashlib
+import glob
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -15,11 +16,9 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from imir_lens import checkpoint_files
-from imir_lens.bridge_state import config_from_bridge, is_bridge_state, state_from_bridge
 from imir_lens.errors import CheckpointError, ImirError, OptionError
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.disentangled import DisentangledTransformer
@@ -27,7 +26,11 @@ from imir_lens.models.disentangled_config import DisentangledConfig, is_disentan
 from imir_lens.models.state import check_shapes, split_buffers
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.safe_torch import read_torch
-from imir_lens.state_dicts import CONFIG_KEYS, STATE_KEYS, check_state, infer_config, plain_config, split_payload
+from imir_lens.sources.gguf_file import read_gguf
+from imir_lens.sources.hugging_face import convert
+from imir_lens.sources.translation import hooked_transformer_format
+from imir_lens.sources.weight_files import read_weights, sha256_of
+from imir_lens.state_dicts import CONFIG_KEYS, STATE_KEYS, check_state, plain_config, split_payload
 
 
 @dataclass(frozen=True)
@@ -63,17 +66,26 @@ def naming(name: str) -> Iterator[None]:
 
 
 def load_checkpoint(
-    path: str | Path, *, config: str | Path | None = None, overrides: Mapping[str, Any] | None = None
+    path: str | Path,
+    *,
+    config: str | Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    names: str | Path | None = None,
 ) -> Checkpoint:
     """Load a checkpoint without executing anything in it.
 
     The config is, in this order: `config`; what the file holds under `cfg` or `config`; `config.json` beside the file;
-    what a bare state dict's shapes tell. `overrides` replaces single fields of it.
+    what a bare state dict's shapes tell. `overrides` replaces single fields of it. Weights of a Hugging Face model
+    (GPT-2, GPT-NeoX, Llama, Mistral), of a GGUF file, of nanoGPT or minGPT, or of a model for which there is a name map
+    are translated; rotary positions then get tables for 2,048 tokens at most, unless `overrides` gives another `n_ctx`.
 
     Args:
-        path: a `.pt`, `.pth` or `.safetensors` file, a run directory, or a directory with `config.json`.
-        config: a JSON file with HookedTransformer's config fields.
+        path: a `.pt`, `.pth`, `.bin`, `.safetensors` or `.gguf` file, a run directory, or a directory with
+            `config.json`.
+        config: a JSON file with HookedTransformer's config fields, or a Hugging Face model's `config.json`.
         overrides: config fields by name; text such as "2", "True" or "None" is read as its value.
+        names: a name map (`imir_lens.sources.name_maps`) for a plain PyTorch model: a JSON file, or `nanogpt`,
+            `mingpt` or `mingpt_2020`, which are also recognised by their names.
 
     Returns:
         The checkpoint.
@@ -81,34 +93,39 @@ def load_checkpoint(
     Raises:
         CheckpointError: when the file is missing, damaged, unsafe, not a checkpoint, or its config is unknown; one
             line with the file's name.
-        UnsupportedModelError: for a Hugging Face model, or a bridge whose flags contradict what it computes.
+        UnsupportedModelError: for a model of a kind or with a feature that is not covered, or a bridge whose flags
+            contradict what it computes.
     """
     if not str(path):
         raise CheckpointError("the checkpoint's path is empty: expected a file or a directory")
     file = checkpoint_files.resolve(Path(path))
+    known = {key: _typed(value) for key, value in (overrides or {}).items()}
+    if file.suffix == ".gguf":
+        return _load_gguf(file, source=str(path), config=config, known=known)
     name = str(file)
-    data = checkpoint_files.read_bytes(file)
-    safe = file.suffix == ".safetensors"
-    payload = _read_safetensors(data, name=name) if safe else read_torch(data, name=name)
+    payload, digest = read_weights(file)
     state, saved, extra = split_payload(payload, name=name)
     weights = check_state(state, name=name)
-
     beside = file.parent / "config.json"
     if config is not None:
         saved = checkpoint_files.read_config(Path(config))
     elif saved is None and beside.exists():
         saved = checkpoint_files.read_config(beside)
-    known = {key: _typed(value) for key, value in (overrides or {}).items()}
     with naming(name):
-        if is_bridge_state(weights):
-            weights, settings = _from_bridge(weights, saved, known, name=name)
-        elif saved is None:
-            settings = infer_config(state, known=known, name=name)
-        else:
-            settings = {**saved, **known}
-    step = extra.pop("step", checkpoint_files.step_of(file))
-    digest = hashlib.sha256(data).hexdigest()
+        weights, settings = hooked_transformer_format(
+            weights, saved, known=known, more=extra, names=names, trusted=config is not None, name=name
+        )
+    step = extra.pop("step", extra.get("iter_num", checkpoint_files.step_of(file)))
     return Checkpoint(weights, settings, str(path), digest, step if isinstance(step, int) else None, extra)
+
+
+def _load_gguf(file: Path, *, source: str, config: str | Path | None, known: Mapping[str, Any]) -> Checkpoint:
+    if config is not None:
+        raise CheckpointError(f"{file}: a GGUF file has its config inside: leave out {config}")
+    state, inside = read_gguf(file)
+    with naming(str(file)):
+        weights, settings = convert(check_state(state, name=str(file)), inside, overrides=known)
+    return Checkpoint(weights, settings, source, sha256_of(file), checkpoint_files.step_of(file))
 
 
 def load_transformer(
@@ -116,6 +133,7 @@ def load_transformer(
     *,
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
+    names: str | Path | None = None,
 ) -> ImirTransformer | DisentangledTransformer:
     """Load a checkpoint as a model, in eval mode on the CPU.
 
@@ -123,6 +141,7 @@ def load_transformer(
         path: as in `load_checkpoint`.
         config: as in `load_checkpoint`.
         overrides: as in `load_checkpoint`.
+        names: as in `load_checkpoint`.
 
     Returns:
         The model: a DisentangledTransformer when the config says so, else an ImirTransformer.
@@ -131,7 +150,7 @@ def load_transformer(
         CheckpointError: as `load_checkpoint`; also when shapes contradict the config.
         UnsupportedModelError: when the config asks for something that is not implemented.
     """
-    return transformer_from(load_checkpoint(path, config=config, overrides=overrides))
+    return transformer_from(load_checkpoint(path, config=config, overrides=overrides, names=names))
 
 
 def transformer_from(checkpoint: Checkpoint) -> ImirTransformer | DisentangledTransformer:
@@ -157,12 +176,20 @@ def transformer_from(checkpoint: Checkpoint) -> ImirTransformer | DisentangledTr
 
 
 def checkpoint_series(path: str | Path) -> list[tuple[int, Path]]:
-    """Return the checkpoints of a run directory, sorted by step.
+    """Return the numbered checkpoints of a training run, sorted by step.
+
+    Args:
+        path: a run directory, or a pattern such as `runs/*/step_*.pt` or `run/checkpoint-*`; a checkpoint is a file, or
+            a directory with `config.json` and weights.
 
     Raises:
         CheckpointError: when there is no such directory, or no checkpoint with a step in its name.
     """
     folder = Path(path)
+    if not folder.is_dir() and glob.has_magic(str(path)):
+        if found := checkpoint_files.numbered(map(Path, glob.glob(str(path), recursive=True))):
+            return found
+        raise CheckpointError(f"{path}: no numbered checkpoint matches: expected names such as step_00001000.pt")
     if not folder.is_dir():
         raise CheckpointError(f"{path}: expected a run directory, found {'a file' if folder.exists() else 'nothing'}")
     if found := checkpoint_files.series(folder):
@@ -210,32 +237,6 @@ def save_checkpoint(
     except CheckpointError as error:
         raise OptionError(f"{path}: not written, it could not be loaded again: {error}") from error
     checkpoint_files.write_atomically(file, buffer.getvalue())
-
-
-def _read_safetensors(data: bytes, *, name: str) -> dict[str, Tensor]:
-    try:
-        return safetensors.torch.load(data)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{name}: not a safetensors file, or damaged or truncated ({error})") from error
-
-
-def _from_bridge(
-    state: dict[str, Tensor], saved: dict[str, Any] | None, known: Mapping[str, Any], *, name: str
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    if saved is None:
-        raise CheckpointError(f"{name}: a TransformerBridge state dict without its config: pass --config FILE")
-    settings = config_from_bridge({**saved, **known})
-    heads = _count(settings, "n_heads", name=name)
-    grouped = settings.get("n_key_value_heads") is not None
-    groups = _count(settings, "n_key_value_heads", name=name) if grouped else None
-    return state_from_bridge(state, n_heads=heads, n_key_value_heads=groups), settings
-
-
-def _count(settings: Mapping[str, Any], key: str, *, name: str) -> int:
-    count = settings.get(key)
-    if not isinstance(count, int) or count < 1:
-        raise CheckpointError(f"{name}: expected a positive {key} in its config, found {count!r}")
-    return count
 
 
 def _typed(value: Any) -> Any:

@@ -13,6 +13,8 @@ from imir_lens.errors import CheckpointError
 STATE_KEYS = ("state_dict", "model", "model_state_dict")
 CONFIG_KEYS = ("cfg", "config")
 _BUFFERS = ("attn.mask", "attn.IGNORE", "attn.rotary_sin", "attn.rotary_cos")
+# The same in models of other libraries, whose converters drop them.
+_OTHER_BUFFERS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".inv_freq")
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
 # What shapes do not tell; the value is the usual one, shown in the error as a line to copy.
 _USUAL = {
@@ -92,7 +94,7 @@ def check_state(state: Mapping[Any, Any], *, name: str) -> dict[str, Tensor]:
         if not isinstance(key, str) or not isinstance(value, Tensor):
             raise CheckpointError(f"{name}: {key!r} holds a {type(value).__name__}: expected named tensors only")
         weights[key] = value.detach()
-        table = key.endswith(_BUFFERS)
+        table = key.endswith((*_BUFFERS, *_OTHER_BUFFERS))
         if value.layout is not torch.strided or value.is_meta or not (table or value.is_floating_point()):
             kind = str(value.dtype).removeprefix("torch.")
             raise CheckpointError(f"{name}: {key!r} is a tensor of {kind}: expected dense floating-point weights")

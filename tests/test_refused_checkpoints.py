@@ -154,7 +154,8 @@ def test_flipped_bytes_never_escape_as_another_error(tmp_path: Path, seed: int) 
         ({}, "found an empty dict"),
         ({"epoch": 3, "loss": 0.5}, "found 2 entries ('epoch', 'loss')"),
         ({"state_dict": {"a": torch.ones(1)}, "cfg": "n_layers=2"}, "'cfg' holds a str: expected a dict"),
-        ({"transformer.wte.weight": torch.ones(2, 2)}, "not a HookedTransformer state dict: expected 'embed.W_E'"),
+        ({"wte.weight": torch.ones(2, 2)}, "not a HookedTransformer state dict: expected 'embed.W_E'"),
+        ({"transformer.wte.weight": torch.ones(2, 2)}, "the weights of a Hugging Face model ('transformer.wte.weight'"),
         ({"state_dict": {"a": torch.ones(1).int()}}, "'a' is a tensor of int32: expected dense floating-point"),
         ({"state_dict": {"a": torch.ones(2).to_sparse()}}, "'a' is a tensor of float32: expected dense"),
         ({"state_dict": {"a": 0.5}}, "'a' holds a float: expected named tensors only"),
@@ -268,11 +269,11 @@ def test_safetensors_without_a_config_ask_for_one(tmp_path: Path) -> None:
     assert found.config["act_fn"] == "gelu"
 
 
-def test_hugging_face_models_are_refused_for_now(tmp_path: Path) -> None:
-    safetensors.torch.save_file({"transformer.wte.weight": torch.ones(2, 2)}, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}')
+def test_hugging_face_models_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    safetensors.torch.save_file({"bert.embeddings.weight": torch.ones(2, 2)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text('{"architectures": ["BertForMaskedLM"], "model_type": "bert"}')
     for path in (tmp_path, tmp_path / "model.safetensors"):
-        with pytest.raises(UnsupportedModelError, match=r"Hugging Face model .*GPT2LMHeadModel.* not supported yet"):
+        with pytest.raises(UnsupportedModelError, match=r"Hugging Face model .*BertForMaskedLM.* not supported yet"):
             load_checkpoint(path)
 
 
