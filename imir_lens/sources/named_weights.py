@@ -83,7 +83,7 @@ def _turned(weight: Tensor, entry: Entry, source: str, lengths: Mapping[str, int
                 )
         try:
             weight = rearrange(weight, entry.axes, **{axis: lengths[axis] for axis in axes & set(lengths)})
-        except (EinopsError, ZeroDivisionError) as error:
+        except (EinopsError, ValueError, LookupError, ArithmeticError) as error:
             why = " ".join(str(error).split())
             raise CheckpointError(
                 f"{name}: {source!r} of shape {list(weight.shape)} does not turn as {entry.axes!r} ({why})"
