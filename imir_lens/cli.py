@@ -13,6 +13,7 @@ import click
 
 from imir_lens import __version__
 from imir_lens.commands.analyze import analyze
+from imir_lens.commands.convert import convert
 from imir_lens.commands.demo import demo
 from imir_lens.commands.report import report
 from imir_lens.commands.tasks import tasks
@@ -75,7 +76,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (demo, tasks, train, analyze, verify, report):
+for _command in (demo, tasks, train, analyze, verify, report, convert):
     cli.add_command(_command)
 
 
