@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imir_lens.ablation import ablate
+    from imir_lens.atlas.pipeline import heads_atlas
     from imir_lens.checkpoints import load_checkpoint, load_transformer, save_checkpoint
     from imir_lens.coordinates import Coordinates
     from imir_lens.detection import Circuit, detect
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from imir_lens.models.transformer import ImirTransformer
     from imir_lens.pipeline import analyze
     from imir_lens.projector import ImirProjector
+    from imir_lens.report.atlas_document import Atlas
     from imir_lens.report.document import Report
     from imir_lens.report.verification_document import VerificationReport
     from imir_lens.surrogate import Surrogate
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Atlas",
     "Batch",
     "Circuit",
     "CircuitWeights",
@@ -51,6 +54,7 @@ __all__ = [
     "ablate",
     "analyze",
     "detect",
+    "heads_atlas",
     "load_checkpoint",
     "load_transformer",
     "make_task",
@@ -62,6 +66,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Atlas": "report.atlas_document",
     "Batch": "tasks.base",
     "Circuit": "detection",
     "CircuitWeights": "weights",
@@ -81,6 +86,7 @@ _HOMES = {
     "ablate": "ablation",
     "analyze": "pipeline",
     "detect": "detection",
+    "heads_atlas": "atlas.pipeline",
     "load_checkpoint": "checkpoints",
     "load_transformer": "checkpoints",
     "make_task": "tasks.registry",

@@ -15,6 +15,7 @@ from imir_lens import __version__
 from imir_lens.commands.analyze import analyze
 from imir_lens.commands.convert import convert
 from imir_lens.commands.demo import demo
+from imir_lens.commands.heads import heads
 from imir_lens.commands.report import report
 from imir_lens.commands.tasks import tasks
 from imir_lens.commands.train import train
@@ -76,7 +77,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (demo, tasks, train, analyze, verify, report, convert):
+for _command in (demo, tasks, train, analyze, heads, verify, report, convert):
     cli.add_command(_command)
 
 

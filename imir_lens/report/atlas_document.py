@@ -1,0 +1,127 @@
+"""`Atlas`: the table of a model's heads with the files made from it."""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from imir_lens.figures.head_map import head_maps
+from imir_lens.figures.style import standalone
+from imir_lens.report.atlas_render import render_atlas_html, render_atlas_markdown
+from imir_lens.report.atlas_tables import csv_rows
+from imir_lens.report.document import check_output, read_json, report_json, write_text
+from imir_lens.report.storage import write_directory
+from imir_lens.report.validation import ReportError, check_finite, check_schema, load_schema
+
+SCHEMA_NAME: Final = "atlas_schema.json"
+ATLAS_JSON: Final = "atlas.json"
+_MADE: Final = ("heads.html", "heads.md", "heads.csv", "figures/heads.svg")
+
+
+def validate_atlas(data: Mapping[str, Any]) -> None:
+    """Check an atlas: its schema, finite numbers, one entry for every head, in order.
+
+    Raises:
+        ReportError: one line that names the place, what stands there and what was expected.
+    """
+    check_finite(data)
+    check_schema(data, load_schema(SCHEMA_NAME))
+    model = data["model"]
+    expected = [(layer, head) for layer in range(model["n_layers"]) for head in range(model["n_heads"])]
+    if [(head["layer"], head["index"]) for head in data["heads"]] != expected:
+        raise ReportError(f"report.heads: expected one entry for each of {len(expected)} heads, in order")
+
+
+class Atlas:
+    """The heads of a model.
+
+    Args:
+        data: the atlas, see `atlas_schema.json` in this package.
+
+    Attributes:
+        data: the atlas.
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    @property
+    def heads(self) -> list[dict[str, Any]]:
+        """One entry for each head, in order."""
+        return list(self.data["heads"])
+
+    def labelled(self, name: str, *, source: str | None = None) -> list[str]:
+        """Return the heads that have a label, e.g. `["L1H0"]`.
+
+        Args:
+            name: the label.
+            source: only from `weights` or from `patterns`.
+        """
+        return [
+            head["head"]
+            for head in self.heads
+            if any(label["name"] == name and source in (None, label["source"]) for label in head["labels"])
+        ]
+
+    def top(self, score: str, count: int = 5) -> list[str]:
+        """Return the heads with the highest `induction` or `induction_copying`, or z of `same`, `copying` and so on."""
+
+        def value(head: dict[str, Any]) -> float:
+            found = head[score]
+            return float(found["z"] if isinstance(found, dict) else found)
+
+        return [head["head"] for head in sorted(self.heads, key=value, reverse=True)[:count]]
+
+    def save(self, directory: str | Path, *, force: bool = False) -> Path:
+        """Write atlas.json, heads.html, heads.md, heads.csv and the figures, all or none, as `Report.save` does.
+
+        Args:
+            directory: where to; made when missing.
+            force: replace an older atlas.
+
+        Returns:
+            the directory.
+
+        Raises:
+            OptionError: when the directory is not empty and `force` is not given, or cannot be written to.
+            ReportError: when the data does not follow the schema.
+        """
+        path = Path(directory)
+        check_output(directory, force=force)
+        validate_atlas(self.data)
+
+        def write(place: Path) -> None:
+            write_text(place / ATLAS_JSON, report_json(self.data), "backslashreplace")
+            (place / "figures").mkdir()
+            write_text(place / "heads.html", render_atlas_html(self.data))
+            write_text(place / "heads.md", render_atlas_markdown(self.data))
+            write_text(place / "heads.csv", _csv(self.data))
+            write_text(place / "figures" / "heads.svg", standalone(head_maps(self.data)))
+
+        write_directory(path, write, owned=lambda _: map(Path, (*_MADE, ATLAS_JSON)))
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Atlas":
+        """Read an atlas from its directory, or its atlas.json.
+
+        Raises:
+            ReportError: when it is missing, not JSON, or does not follow the schema.
+        """
+        place = Path(path)
+        return cls(read_json(place / ATLAS_JSON if place.is_dir() else place, validate_atlas))
+
+    def __repr__(self) -> str:
+        names = ("previous_token", "induction", "duplicate_token", "copying", "sink")
+        found = "".join(f"\n  {name:<16} {' '.join(self.labelled(name))}" for name in names if self.labelled(name))
+        return f"Atlas({len(self.heads)} heads){found or ': no head has a label'}"
+
+    def _repr_markdown_(self) -> str:
+        return render_atlas_markdown(self.data, figures=False)
+
+
+def _csv(data: Mapping[str, Any]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(csv_rows(data))
+    return text.getvalue()
