@@ -3,7 +3,9 @@
 Removing coordinates from a head's score changes it by `Δ = Σ c · A_u R A_vᵀ`, with the patterns of that same run, so
 that ablations in one layer are seen by the next. At `hook_pattern` this is the tilt `p ∝ p · exp(−Δ)`, exact because a
 softmax forgets constants. Where a pattern underflowed to zero its logarithm is gone; there the score is recomputed from
-`hook_q` and `hook_k`. At the readout the coordinates' logits are subtracted.
+`hook_q` and `hook_k`, and so are all scores that pass a soft cap: Δ is taken off before it. At the readout the
+coordinates' logits are subtracted. In a model with norms all terms are taken at the actual scales of that run, read at
+`hook_scale`.
 """
 
 from typing import Any
@@ -15,10 +17,14 @@ from torch import Tensor
 from imir_lens.coordinates import Coordinates
 from imir_lens.errors import CoordinateError
 from imir_lens.evaluation import at_queries
-from imir_lens.ids import CoordinateId
+from imir_lens.ids import CoordinateId, Head
 from imir_lens.lens_model import LensModel
+from imir_lens.models.soft_cap import soft_capped
+from imir_lens.score_reader import finished_scores, raw_scores
+from imir_lens.stream_scales import StreamScales
 from imir_lens.tasks.base import Batch
 from imir_lens.terms import Contents, ContextRelations, Reads, contexts_in_chunks, readout_terms, score_terms
+from imir_lens.weights import CircuitWeights
 
 
 def ablate(
@@ -53,7 +59,7 @@ def ablate_mask(
     removed = removed.to(coordinates.values.device)
     parts = []
     for part in contexts_in_chunks(batch, coordinates.space, n_paths=len(coordinates.space.paths)):
-        run = _AblatedRun(coordinates, removed, part, scale=model.weights.scale)
+        run = _AblatedRun(coordinates, removed, part, model.weights)
         parts.append(run.at_queries(model.run_with_hooks(part.tokens, run.hooks())))
     return torch.cat(parts)
 
@@ -62,13 +68,14 @@ class _AblatedRun:
     """The hooks of one forward pass: each layer tilts its patterns, then hands them to the layers above."""
 
     def __init__(
-        self, coordinates: Coordinates, removed: Bool[Tensor, " coordinate"], batch: Batch, *, scale: float
+        self, coordinates: Coordinates, removed: Bool[Tensor, " coordinate"], batch: Batch, weights: CircuitWeights
     ) -> None:
         self.space = coordinates.space
         self.values = torch.where(removed, coordinates.values, 0.0)
         reads = Reads.of(self.space, self.values != 0)
         self.batch = batch
-        self._scale = scale
+        self.weights = weights
+        self.scales = self.space.scales or StreamScales.ones(weights.n_layers, weights.n_heads)
         self.context = ContextRelations.evaluate(self.space, batch.tokens, dtype=self.values.dtype)
         self.contents = Contents(self.space, reads, len(batch), self.values)
         self._vectors: dict[str, Tensor] = {}
@@ -76,6 +83,7 @@ class _AblatedRun:
     def hooks(self) -> list[tuple[str, Any]]:
         """Hooks for `run_with_hooks`, only at layers that matter."""
         out: list[tuple[str, Any]] = []
+        normalised = self.weights.form.norm is not None
         for layer in range(self.space.paths.n_layers):
             heads = [head for head in self.space.paths.heads if head.layer == layer]
             if any(self.contents.reads.keys[head] for head in heads):
@@ -83,13 +91,31 @@ class _AblatedRun:
                 out += [(f"blocks.{layer}.attn.hook_k", self._remember("k"))]
             elif not any(self.contents.needs(head) for head in heads):
                 continue
+            if normalised:
+                out.append((f"blocks.{layer}.ln1.hook_scale", self._rescale(layer)))
             out.append((f"blocks.{layer}.attn.hook_pattern", self._tilt(layer)))
+        if normalised:
+            out.append(("ln_final.hook_scale", self._rescale_readout))
         return out
 
     def at_queries(self, logits: Float[Tensor, "context position vocab"]) -> Float[Tensor, "context query vocab"]:
         """Pick the queries' logits and subtract the removed readout coordinates."""
         removed = readout_terms(self.contents, self.context, self.values, self.batch.queries)
-        return at_queries(logits, self.batch) - removed
+        logits, cap = at_queries(logits, self.batch), self.weights.form.logit_cap
+        if not cap:
+            return logits - removed
+        # Just inside the cap, where float32 can still tell a logit from it.
+        uncapped = cap * torch.atanh((logits / cap).clamp(-1 + 1e-6, 1 - 1e-6))
+        return soft_capped(uncapped - removed / self.scales.logit_slope, cap)
+
+    def _rescale(self, layer: int) -> Any:
+        def hook(scale: Tensor, hook: Any) -> None:
+            self.contents.rescale(layer, 1 / scale.squeeze(-1))
+
+        return hook
+
+    def _rescale_readout(self, scale: Tensor, hook: Any) -> None:
+        self.contents.rescale_readout((1 / scale.squeeze(-1)).gather(1, self.batch.queries))
 
     def _remember(self, name: str) -> Any:
         def hook(tensor: Tensor, hook: Any) -> None:
@@ -105,8 +131,7 @@ class _AblatedRun:
                     continue
                 delta = score_terms(self.contents, self.context, self.values, head)
                 if delta is not None:
-                    log_pattern = self._log_pattern(pattern[:, head.index], head.index)
-                    new[:, head.index] = (log_pattern - delta).softmax(-1)
+                    new[:, head.index] = self._without(delta, pattern[:, head.index], head)
             for head in self.space.paths.heads:
                 if head.layer == layer:
                     self.contents.extend(head, new[:, head.index])
@@ -114,17 +139,33 @@ class _AblatedRun:
 
         return hook
 
+    def _without(
+        self,
+        delta: Float[Tensor, "context query key"],
+        pattern: Float[Tensor, "context query key"],
+        head: Head,
+    ) -> Float[Tensor, "context query key"]:
+        """Return a head's pattern with a term taken off its scores."""
+        if not self.weights.form.score_cap:
+            return (self._log_pattern(pattern, head) - delta).softmax(-1)
+        slope = self.scales.score_slopes[head.layer][head.index]
+        return self._finished(head, self._raw_scores(head) - delta / slope).softmax(-1)
+
     def _log_pattern(
-        self, pattern: Float[Tensor, "context query key"], head: int
+        self, pattern: Float[Tensor, "context query key"], head: Head
     ) -> Float[Tensor, "context query key"]:
         """Logarithm of a pattern, with what underflowed recomputed from queries and keys."""
-        n_positions = pattern.shape[-1]
-        hidden = torch.ones(n_positions, n_positions, dtype=torch.bool, device=pattern.device).triu(1)
+        hidden = self.space.form.hidden(head.layer, pattern.shape[-1], device=pattern.device)
         log_pattern = pattern.to(self.values.dtype).log().masked_fill(hidden, -torch.inf)
         # Below the smallest normal number a float has lost digits, and a zero has lost everything.
         lost = (pattern < torch.finfo(pattern.dtype).tiny) & ~hidden
         if bool(lost.any()):
-            scores = torch.einsum("cqd,ckd->cqk", self._vectors["q"][:, :, head], self._vectors["k"][:, :, head])
-            scores = (scores / self._scale).masked_fill(hidden, -torch.inf)
-            log_pattern = torch.where(lost, scores.log_softmax(-1), log_pattern)
+            log_pattern = torch.where(lost, self._finished(head, self._raw_scores(head)).log_softmax(-1), log_pattern)
         return log_pattern
+
+    def _raw_scores(self, head: Head) -> Float[Tensor, "context query key"]:
+        return raw_scores(self.weights, head.layer, head.index, self._vectors["q"], self._vectors["k"])
+
+    def _finished(self, head: Head, raw: Float[Tensor, "context query key"]) -> Float[Tensor, "context query key"]:
+        hidden = self.space.form.hidden(head.layer, raw.shape[-1], device=raw.device)
+        return finished_scores(self.weights, head.index, raw).masked_fill(hidden, -torch.inf)

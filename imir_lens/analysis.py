@@ -12,6 +12,7 @@ from imir_lens.evidence import Evidence, gather_evidence
 from imir_lens.explained import Capture, Explained, capture, explain
 from imir_lens.heads import HeadSummary, summarise_heads
 from imir_lens.lens_model import LensModel
+from imir_lens.linear_stream import measure_stream
 from imir_lens.projector import ImirProjector
 from imir_lens.redundancy import Sufficiency, separate_circuits, verify_separate
 from imir_lens.tasks.base import Batch, Task
@@ -96,12 +97,12 @@ def run_analysis(
         raise OptionError(f"budget must lie between 0 and 1, got {budget}")
     if bootstraps < 0:
         raise OptionError(f"bootstraps must not be negative, got {bootstraps}")
+    search_batch = _sample(task, min(contexts, SEARCH_CONTEXTS), seed, model.device)
     progress("project the weights")
     projector = ImirProjector.for_task(task)
-    projector.fit(model.weights)
+    projector.fit(model.weights, measure_stream(model, search_batch))
     coordinates = projector.coordinates_
 
-    search_batch = _sample(task, min(contexts, SEARCH_CONTEXTS), seed, model.device)
     test_batch = _sample(task, contexts, seed + 1, model.device)
     model.check_hook_effect(search_batch.tokens[:4])
 

@@ -1,6 +1,7 @@
 """What a model computes besides products of weights: its norm, positions, masks, caps and MLPs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -58,19 +59,30 @@ class AttentionForm:
             mlp="none" if config.attn_only else "beside" if config.parallel_attn_mlp else "after",
         )
 
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "AttentionForm":
+        """Read the fields back from JSON."""
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+        }
+        return cls(**fields)
+
     @property
     def plain(self) -> bool:
         """Whether the model is nothing but products of weights: attention only, no norm, learned positions, no cap."""
-        return self == AttentionForm(windows=self.windows) and not any(self.windows)
+        return self == replace(PLAIN, windows=self.windows) and not any(self.windows)
+
+    @property
+    def needs_stream(self) -> bool:
+        """Whether the model is linear in its sources only at means that must be measured on contexts."""
+        return self.norm is not None or self.mlp != "none" or self.score_cap > 0 or self.logit_cap > 0
 
     @property
     def moves_positions(self) -> bool:
         """Whether heads move positions along with tokens: only where they are part of the residual stream."""
         return self.positions == "standard"
 
-    def hidden(
-        self, layer: int, n_positions: int, *, device: torch.device | None = None
-    ) -> Bool[Tensor, "query key"]:
+    def hidden(self, layer: int, n_positions: int, *, device: torch.device | None = None) -> Bool[Tensor, "query key"]:
         """Return which keys a query of a layer cannot see."""
         steps = torch.arange(n_positions, device=device)
         back = steps.unsqueeze(1) - steps.unsqueeze(0)
@@ -90,7 +102,10 @@ class AttentionForm:
         return angles.cos(), angles.sin()
 
     def turned(self, x: Float[Tensor, "*rows d_head"]) -> Float[Tensor, "*rows d_head"]:
-        """Return x with each rotating pair (a, b) as (−b, a): a rotation is `x · cos + turned(x) · sin`."""
+        """Turn x by a right angle: each rotating pair (a, b) becomes (−b, a), and what does not rotate becomes 0.
+
+        A rotation by any angle is `x · cos + turned(x) · sin`.
+        """
         out = torch.zeros_like(x)
         width, half = self.rotary_dim, self.rotary_dim // 2
         if self.rotary_adjacent_pairs:
@@ -98,3 +113,6 @@ class AttentionForm:
         else:
             out[..., :half], out[..., half:width] = -x[..., half:width], x[..., :half]
         return out
+
+
+PLAIN = AttentionForm()

@@ -1,16 +1,19 @@
 """Coordinates on disk: one safetensors file that holds the numbers and everything needed to name them."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path as FilePath
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from imir_lens.attention_form import AttentionForm
 from imir_lens.coordinates import Coordinates, CoordinateSpace
 from imir_lens.errors import CoordinateError, ImirError
 from imir_lens.ids import Path
 from imir_lens.paths import PathTable
 from imir_lens.relations import TokenRelations
+from imir_lens.stream_scales import StreamScales
 
 _FORMAT = "imir-lens/coordinates/1"
 
@@ -31,6 +34,8 @@ def save_coordinates(path: FilePath | str, coordinates: Coordinates) -> None:
         "classes": list(space.relations.classes),
         "matchings": list(space.relations.matchings),
         "reference": space.relations.reference,
+        "form": asdict(space.form),
+        "scales": None if space.scales is None else space.scales.to_dict(),
     }
     data = save({name: tensor.clone() for name, tensor in tensors.items()}, {"coordinates": json.dumps(shape)})
     FilePath(path).write_bytes(data)  # `save_file` would make it private to the user
@@ -54,7 +59,16 @@ def load_coordinates(path: FilePath | str) -> Coordinates:
         )
         table = PathTable(shape["n_layers"], shape["n_heads"], tuple(Path.parse(text) for text in shape["paths"]))
         queries = shape["query_positions"]
-        space = CoordinateSpace(table, relations, shape["n_positions"], None if queries is None else tuple(queries))
+        # Files of before there were forms are of models that are nothing but products of weights.
+        form, scales = shape.get("form"), shape.get("scales")
+        space = CoordinateSpace(
+            table,
+            relations,
+            shape["n_positions"],
+            None if queries is None else tuple(queries),
+            form=None if form is None else AttentionForm.from_dict(form),
+            scales=None if scales is None else StreamScales.from_dict(scales),
+        )
         return Coordinates(space, tensors["values"])
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, ImirError) as error:
         reason = str(error).splitlines()[0]

@@ -14,10 +14,12 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
+from imir_lens.attention_form import AttentionForm
 from imir_lens.errors import CoordinateError, did_you_mean
 from imir_lens.ids import CoordinateId, Head, offset_name
 from imir_lens.paths import PathTable
 from imir_lens.relations import TokenRelations
+from imir_lens.stream_scales import StreamScales
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,14 @@ class CoordinateSpace:
     With n paths entering a layer, T token relations, P positions and C free classes, a head has a score block
     `[n, n, T + 2P − 1]` (query path, key path, relation: token relations, then offsets −(P−1)…P−1) and a key-bias block
     `[n, C]`; the readout has `[n, T]` and `[C]`.
+
+    Attributes:
+        paths: which paths.
+        relations: between tokens.
+        n_positions: length of the contexts.
+        query_positions: where predictions are scored (None: everywhere).
+        form: what the model does besides products of weights; it says which coordinates can act.
+        scales: at which mean scales coordinates are nats, in a model with norms or caps; None: no scales in it.
     """
 
     def __init__(
@@ -58,7 +68,12 @@ class CoordinateSpace:
         relations: TokenRelations,
         n_positions: int,
         query_positions: tuple[int, ...] | None = None,
+        *,
+        form: AttentionForm | None = None,
+        scales: StreamScales | None = None,
     ) -> None:
+        self.form = form or AttentionForm()
+        self.scales = scales
         self.paths = paths
         self.relations = relations
         self.n_positions = n_positions
@@ -88,13 +103,22 @@ class CoordinateSpace:
 
     @cached_property
     def active(self) -> Bool[Tensor, " coordinate"]:
-        """Which coordinates can act at all: a query read directly never sees a key ahead of it (offset < 0)."""
+        """Which coordinates can act at all.
+
+        A query read directly never sees a key ahead of it (offset < 0), unless attention is bidirectional. Positions
+        that are not part of the stream (rotary, ALiBi, shortformer) act between the rows themselves: directly only.
+        """
         mask = torch.ones(self.size, dtype=torch.bool)
         n_tokens = len(self.relations.names)
         for block in self.blocks:
             if block.kind == "score":
-                view = mask[block.start : block.stop].view(block.shape)
-                view[0, :, n_tokens : n_tokens + self.n_positions - 1] = False
+                offsets = mask[block.start : block.stop].view(block.shape)[..., n_tokens:]
+                if not self.form.moves_positions:
+                    direct = offsets[0, 0].clone()
+                    offsets.fill_(False)
+                    offsets[0, 0] = direct
+                if not self.form.bidirectional:
+                    offsets[0, :, : self.n_positions - 1] = False
         return mask
 
     @property

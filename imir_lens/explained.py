@@ -10,6 +10,7 @@ from imir_lens.coordinates import Coordinates
 from imir_lens.evaluation import at_queries
 from imir_lens.ids import Head
 from imir_lens.lens_model import LensModel
+from imir_lens.score_reader import finished_scores, raw_scores
 from imir_lens.tasks.base import Batch
 from imir_lens.terms import Contents, ContextRelations, Reads, readout_terms, score_terms
 
@@ -20,7 +21,7 @@ class Capture:
 
     Attributes:
         patterns: attention patterns.
-        scores: `q·k / scale`, before the mask.
+        scores: `q·k / scale` as the softmax gets them, before the mask.
         logits: at the queries.
     """
 
@@ -53,9 +54,9 @@ def capture(model: LensModel, heads: tuple[Head, ...], batch: Batch) -> Capture:
     patterns, scores = {}, {}
     for head in heads:
         prefix = f"blocks.{head.layer}.attn.hook_"
-        q, k = (cache[prefix + name][:, :, head.index].to(model.weights.W_E.dtype) for name in "qk")
+        raw = raw_scores(model.weights, head.layer, head.index, cache[prefix + "q"], cache[prefix + "k"])
         patterns[head] = cache[prefix + "pattern"][:, head.index]
-        scores[head] = q @ k.mT / model.weights.scale
+        scores[head] = finished_scores(model.weights, head.index, raw)
     return Capture(patterns, scores, at_queries(logits, batch))
 
 
@@ -65,12 +66,11 @@ def explain(captured: Capture, coordinates: Coordinates, batch: Batch) -> Explai
     context = ContextRelations.evaluate(space, batch.tokens, dtype=values.dtype)
     contents = Contents(space, Reads.of(space, values != 0), len(batch), values)
     n_positions = space.n_positions
-    causal = torch.ones(n_positions, n_positions, dtype=torch.bool, device=values.device).tril()
     heads, residual, total = {}, 0.0, 0.0
     for head in space.paths.heads:
         last = head.layer == space.paths.n_layers - 1
         rows = batch.queries if last else torch.arange(n_positions, device=values.device).expand(len(batch), -1)
-        seen = causal[rows]  # [context, row, key]
+        seen = ~space.form.hidden(head.layer, n_positions, device=values.device)[rows]  # [context, row, key]
         actual = captured.scores[head].gather(1, rows.unsqueeze(2).expand(-1, -1, n_positions))
         predicted = score_terms(contents, context, values, head, rows)
         predicted = torch.zeros_like(actual) if predicted is None else predicted

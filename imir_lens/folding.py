@@ -1,7 +1,7 @@
 """Folding norms into the weights that read them, and expanding grouped heads.
 
-A layer norm hands `x C / σ · w + b` to what reads it, with C the projection that takes the mean off (the identity for an
-RMS norm) and σ the root mean square of x C. A weight W that reads it with bias c computes the same from `x / σ` as
+A layer norm hands `x C / σ · w + b` to what reads it, with C the projection that takes the mean off (the identity for
+an RMS norm) and σ the root mean square of x C. A weight W that reads it with bias c computes the same from `x / σ` as
 `C diag(w) W` with bias `c + b W`. Only the division by σ is left to do.
 """
 
@@ -37,8 +37,16 @@ def fold_norm(
     return weight, bias
 
 
-def norm_parameters(state_dict: Mapping[str, Tensor], name: str, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Return a norm's weight and bias from a state dict, in the dtype and on the device of `like`; None where absent."""
+def norm_parameters(
+    state_dict: Mapping[str, Tensor], name: str, like: Float[Tensor, "..."]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return a norm's weight and bias from a state dict; None where the norm has none.
+
+    Args:
+        state_dict: of the model.
+        name: of the norm, like `blocks.0.ln1`.
+        like: a tensor of the wanted dtype and device.
+    """
     found = (state_dict.get(f"{name}.{kind}") for kind in "wb")
     w, b = (None if value is None else value.detach().to(like) for value in found)
     return w, b

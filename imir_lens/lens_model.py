@@ -1,5 +1,6 @@
-"""One way to run and hook any model we analyse: our own, a live HookedTransformer, a live native TransformerBridge."""
+"""One way to run and hook any model we analyse: our own, a live HookedTransformer, a live TransformerBridge."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from imir_lens.checkpoints import load_checkpoint, naming, transformer_from
 from imir_lens.errors import OptionError, UnsupportedModelError
 from imir_lens.hooking import Hook, attached, inference
-from imir_lens.live_models import check_computes, is_hooked_transformer, read_weights
+from imir_lens.live_models import check_computes, is_hooked_transformer, twin_of
 from imir_lens.models.disentangled import DisentangledTransformer
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.weights import CircuitWeights
@@ -30,9 +31,19 @@ class LensModel:
         weights: its weights, on the model's device.
         info: what a report says about it: source, sha256, family, n_layers, n_heads, d_model, d_head, d_vocab, n_ctx,
             positions, normalization, attn_only.
+        twin: an ImirTransformer with the same weights (the model itself, where it is one).
     """
 
-    def __init__(self, model: nn.Module, weights: CircuitWeights, *, source: str, sha256: str, family: str) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        weights: CircuitWeights,
+        *,
+        source: str,
+        sha256: str,
+        family: str,
+        twin: ImirTransformer | None = None,
+    ) -> None:
         self.model: Any = model
         self.weights = weights
         self.info: dict[str, Any] = {
@@ -45,11 +56,25 @@ class LensModel:
             "d_head": weights.d_head,
             "d_vocab": weights.d_vocab,
             "n_ctx": weights.n_ctx,
-            # The only kind that `CircuitWeights` covers.
-            "positions": "standard",
-            "normalization": None,
-            "attn_only": True,
+            "positions": weights.form.positions,
+            "normalization": weights.form.norm,
+            "attn_only": weights.form.mlp == "none",
         }
+        self.twin = twin
+
+    def on_twin(self) -> "LensModel":
+        """Return the same weights opened as an ImirTransformer in full precision, whose parts can be looked into.
+
+        Raises:
+            UnsupportedModelError: when the model has no twin of this kind.
+        """
+        twin = self.twin if self.twin is not None else twin_of(self.model)
+        if twin.cfg.dtype in (torch.float16, torch.bfloat16):
+            twin = copy.deepcopy(twin).float()
+        if twin is self.model:
+            return self
+        info: dict[str, Any] = {name: self.info[name] for name in ("source", "sha256", "family")}
+        return LensModel(twin, self.weights, **info)
 
     @property
     def device(self) -> torch.device:
@@ -174,28 +199,38 @@ def open_model(
     elif config is not None or overrides:
         raise OptionError("config and overrides describe a checkpoint file; a live model has its own config")
     else:
-        weights, name = read_weights(model), type(model).__name__
-        opened = LensModel(model, weights, source=name, sha256=weights.sha256(), family=name)
+        opened = _open_live(model)
     if target is not None and target != opened.device:
         quiet = {"print_details": False} if is_hooked_transformer(model) else {}
         opened.model.to(target, **quiet)
         opened.weights = opened.weights.to(target)
-    if live and not isinstance(model, ImirTransformer):
+        if opened.twin is not None:
+            opened.twin.to(target)
+    twin = opened.twin
+    if live and twin is not None and twin is not model:
         length = min(opened.weights.n_ctx, _PROBE_LENGTH)
         probes = torch.randint(opened.weights.d_vocab, (_PROBES, length), generator=torch.Generator().manual_seed(0))
         probes = probes.to(opened.device)
-        check_computes(opened.weights, probes, opened.logits(probes), family=opened.info["family"])
+        check_computes(twin, probes, opened.logits(probes), family=opened.info["family"])
     return opened
+
+
+def _open_live(model: nn.Module) -> LensModel:
+    twin, name = twin_of(model), type(model).__name__
+    own = getattr(model, "circuit_weights", None)
+    weights = own() if callable(own) else CircuitWeights.from_state(twin.state_dict(), twin.cfg)
+    return LensModel(model, weights, source=name, sha256=weights.sha256(), family=name, twin=twin)
 
 
 def _open_file(path: str | Path, *, config: str | Path | None, overrides: Mapping[str, Any] | None) -> LensModel:
     checkpoint = load_checkpoint(path, config=config, overrides=overrides)
-    model, file = transformer_from(checkpoint), {"source": checkpoint.source, "sha256": checkpoint.sha256}
+    model = transformer_from(checkpoint)
+    file: dict[str, Any] = {"source": checkpoint.source, "sha256": checkpoint.sha256}
     if isinstance(model, DisentangledTransformer):
         return LensModel(model, model.circuit_weights(), **file, family=type(model).__name__)
     with naming(checkpoint.source):
         weights = CircuitWeights.from_state(checkpoint.state_dict, model.cfg)
-    return LensModel(model, weights, **file, family="HookedTransformer")
+    return LensModel(model, weights, **file, family="HookedTransformer", twin=model)
 
 
 def usable_device(device: str | torch.device) -> torch.device:

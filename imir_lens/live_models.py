@@ -6,42 +6,48 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from imir_lens.bridge_state import config_from_bridge, state_from_bridge
 from imir_lens.compat import HookedRootModule, bridge_class, hooked_transformer_class
 from imir_lens.errors import UnsupportedModelError
 from imir_lens.hooking import inference
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.transformer import ImirTransformer
+from imir_lens.sources.live_bridge import state_and_config_of_bridge
 from imir_lens.weights import CircuitWeights
 
 
-def read_weights(model: Any) -> CircuitWeights:
-    """Return the weights of a live model.
+def twin_of(model: Any) -> ImirTransformer:
+    """Return an ImirTransformer that has the weights of a live model, and computes what they say.
 
     Args:
-        model: an ImirTransformer, any HookedRootModule with a `circuit_weights()` method, a HookedTransformer
-            (TransformerLens 3) or a native TransformerBridge (4).
+        model: an ImirTransformer (returned as it is), any HookedRootModule with a `circuit_weights()` method, a
+            HookedTransformer (TransformerLens 3) or a TransformerBridge (4).
+
+    Returns:
+        The twin, on the model's device and in eval mode.
 
     Raises:
-        UnsupportedModelError: when it is anything else, or has a part that the analysis does not cover.
+        UnsupportedModelError: when it is anything else, or has a part that is not implemented.
     """
     if isinstance(model, ImirTransformer):
-        return CircuitWeights.from_state(model.state_dict(), model.cfg)
+        return model
     own = getattr(model, "circuit_weights", None)
     if isinstance(model, HookedRootModule) and callable(own):
-        return own()
+        return rebuild(own())
     if is_hooked_transformer(model):
-        return CircuitWeights.from_state(model.state_dict(), TransformerConfig.from_dict(model.cfg.to_dict()))
+        return _hosted(model.state_dict(), TransformerConfig.from_dict(model.cfg.to_dict()))
     bridge = bridge_class()
     if bridge is not None and isinstance(model, bridge):
-        config = TransformerConfig.from_dict(config_from_bridge(model.cfg.to_dict()))
-        groups = config.n_key_value_heads
-        state = state_from_bridge(model.state_dict(), n_heads=config.n_heads, n_key_value_heads=groups)
-        return CircuitWeights.from_state(state, config)
+        return _hosted(*state_and_config_of_bridge(model))
     raise UnsupportedModelError(
         f"a {type(model).__name__} cannot be analysed: expected a checkpoint path, an ImirTransformer, a "
-        "HookedTransformer, a native TransformerBridge, or a HookedRootModule with circuit_weights()"
+        "HookedTransformer, a TransformerBridge, or a HookedRootModule with circuit_weights()"
     )
+
+
+def _hosted(state: dict[str, Tensor], config: TransformerConfig) -> ImirTransformer:
+    twin = ImirTransformer(config)
+    twin.load_transformer_lens_state(state)
+    return twin.to(next(iter(state.values())).device).eval()
 
 
 def is_hooked_transformer(model: object) -> bool:
@@ -80,16 +86,16 @@ def rebuild(weights: CircuitWeights) -> ImirTransformer:
 
 
 def check_computes(
-    weights: CircuitWeights,
+    twin: ImirTransformer,
     tokens: Int[Tensor, "context position"],
     logits: Float[Tensor, "context position vocab"],
     *,
     family: str,
 ) -> None:
-    """Compare a model's logits with those of an ImirTransformer that has the weights about to be analysed.
+    """Compare a model's logits with those of its twin, whose weights are about to be analysed.
 
     Args:
-        weights: as read from the model.
+        twin: as `twin_of` returns it.
         tokens: a few contexts.
         logits: what the model makes of them.
         family: the model's class, for the message.
@@ -97,7 +103,6 @@ def check_computes(
     Raises:
         UnsupportedModelError: when they differ by more than rounding.
     """
-    twin = rebuild(weights)
     with inference(twin):
         expected = twin(tokens)
     difference, largest = float((logits - expected).abs().max()), float(expected.abs().max())

@@ -16,17 +16,20 @@ Coordinates are the orbit means in the basis of contrasts, with the gauge fixed:
 - `q:const/k:v/b`: what the position-mean and bias part of the query adds to keys of class b, against the reference.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
+from imir_lens.block_energy import rebuild, unexplained_share
 from imir_lens.coordinates import Coordinates, CoordinateSpace
 from imir_lens.errors import CoordinateError, NotFittedError
+from imir_lens.head_factors import head_factors
 from imir_lens.ids import Head, Path
+from imir_lens.linear_stream import LinearStream
 from imir_lens.paths import PathTable
+from imir_lens.position_kernels import position_kernel, rotations
 from imir_lens.relation_means import (
     fix_offset_gauge,
     offset_means,
@@ -86,16 +89,20 @@ class ImirProjector:
         """
         return cls(task.relations, task.n_positions, query_positions=task.query_positions, **options)
 
-    def fit(self, weights: CircuitWeights) -> "ImirProjector":
+    def fit(self, weights: CircuitWeights, stream: LinearStream | None = None) -> "ImirProjector":
         """Choose the paths, and project `weights` on them.
 
+        Args:
+            weights: of the model.
+            stream: of a model with norms, MLPs or caps: what `measure_stream` found on the task's contexts.
+
         Raises:
-            CoordinateError: when the model's vocabulary or context is too small for the task.
+            CoordinateError: when the model's vocabulary or context is too small for the task, or it needs a stream.
         """
-        self._check(weights)
+        self._check(weights, stream)
         table = PathTable.full(weights.n_layers, weights.n_heads, max_depth=self.max_depth)
-        space = CoordinateSpace(table, self.relations, self.n_positions, self.query_positions)
-        coordinates = _project(space, weights)
+        space = self._space(table, weights, stream)
+        coordinates = _project(space, weights, stream)
         self.cut_, self.n_cut_ = 0.0, 0
         weight = _path_weights(coordinates)
         # A prefix ranks no lower than what continues it (and before it): the first ones are closed under prefixes.
@@ -104,9 +111,9 @@ class ImirProjector:
         if len(kept) < len(table):
             self.n_cut_ = len(table) - len(kept)
             self.cut_ = max(float(weight[place]) for place, path in enumerate(table.paths) if path not in kept.index)
-            space = CoordinateSpace(kept, self.relations, self.n_positions, self.query_positions)
-            coordinates = _project(space, weights)
-        self.space_, self.coordinates_, self._weights = space, coordinates, weights
+            space = self._space(kept, weights, stream)
+            coordinates = _project(space, weights, stream)
+        self.space_, self.coordinates_, self._weights, self._stream = space, coordinates, weights, stream
         return self
 
     @property
@@ -118,21 +125,25 @@ class ImirProjector:
         Raises:
             NotFittedError: before `fit`.
         """
-        return _unexplained(self._fitted_space(), self._weights, self.coordinates_)
+        return unexplained_share(self._fitted_space(), self._weights, self._stream, self.coordinates_)
 
-    def transform(self, weights: CircuitWeights) -> Coordinates:
+    def transform(self, weights: CircuitWeights, stream: LinearStream | None = None) -> Coordinates:
         """Project another model of the same shape on the fitted space.
+
+        Args:
+            weights: of the other model.
+            stream: its stream, as in `fit`; the coordinates are then given at its own scales.
 
         Raises:
             NotFittedError: before `fit`.
-            CoordinateError: when the model has another number of layers or heads.
+            CoordinateError: when the model has another number of layers or heads, or needs a stream.
         """
         space = self._fitted_space()
-        self._check(weights)
+        self._check(weights, stream)
         shape, fitted = (weights.n_layers, weights.n_heads), (space.paths.n_layers, space.paths.n_heads)
         if shape != fitted:
             raise CoordinateError(f"expected a model of (layers, heads) {fitted} as fitted, got {shape}")
-        return _project(space, weights)
+        return _project(self._space(space.paths, weights, stream), weights, stream)
 
     def inverse_transform(
         self, coordinates: Coordinates, head: Head, query: Path, key: Path
@@ -150,11 +161,44 @@ class ImirProjector:
             raise NotFittedError("this ImirProjector has no results yet: call fit(weights) first")
         return self.space_
 
-    def _check(self, weights: CircuitWeights) -> None:
+    def match_by_offset(self, head: Head, query: Path, key: Path) -> Float[Tensor, " offset"]:
+        """Return a head's `same` contrast for one pair of paths as a function of the offset 0 … P−1.
+
+        With rotary positions the match depends on how far back the key is; the coordinate `same` is at the mean
+        rotation. With other positions all offsets have the same value.
+
+        Raises:
+            NotFittedError: before `fit`.
+            CoordinateError: for a path that is not kept, or relations without `same`.
+        """
+        space = self._fitted_space()
+        if "same" not in space.relations.names:
+            raise CoordinateError(f"no relation 'same' here: expected one of {', '.join(space.relations.names)}")
+        images = source_images(space.paths, self._weights, space.n_positions, space.query_positions, self._stream)
+        plain = head_factors(space, self._weights, images, self._stream, head, turn=False)
+        q, k = plain.token_query[space.paths.place(query)], plain.token_key[space.paths.place(key)]
+        turns = rotations(self._weights, head.layer, space.n_positions)
+        place = space.relations.names.index("same")
+        found = [token_contrasts(space.relations, turn(q).unsqueeze(0), k.unsqueeze(0))[0, 0, place] for turn in turns]
+        return torch.stack(found)
+
+    def _space(self, paths: PathTable, weights: CircuitWeights, stream: LinearStream | None) -> CoordinateSpace:
+        scales = None if stream is None else stream.scales
+        return CoordinateSpace(
+            paths, self.relations, self.n_positions, self.query_positions, form=weights.form, scales=scales
+        )
+
+    def _check(self, weights: CircuitWeights, stream: LinearStream | None) -> None:
+        if stream is None and weights.form.needs_stream:
+            raise CoordinateError(
+                "the coordinates of a model with norms, MLPs or soft caps depend on its contexts: pass "
+                "stream=measure_stream(model, weights, batch)"
+            )
         if weights.d_vocab != self.relations.d_vocab:
             raise CoordinateError(
                 f"the task speaks {self.relations.d_vocab} tokens but the model's vocabulary has {weights.d_vocab}: "
                 f"set the task's vocab knob to {weights.d_vocab}"
+                + (", or choose tokens for it with --vocabulary" if weights.d_vocab > self.relations.d_vocab else "")
             )
         if weights.n_ctx < self.n_positions:
             raise CoordinateError(
@@ -183,57 +227,39 @@ def _with_prefixes(table: PathTable, weight: Float[Tensor, " path"]) -> Float[Te
     return out
 
 
-def _project(space: CoordinateSpace, weights: CircuitWeights) -> Coordinates:
-    images = source_images(space.paths, weights, space.n_positions, space.query_positions)
+def _project(space: CoordinateSpace, weights: CircuitWeights, stream: LinearStream | None) -> Coordinates:
+    images = source_images(space.paths, weights, space.n_positions, space.query_positions, stream)
     values = torch.zeros(space.size, dtype=weights.W_E.dtype, device=weights.W_E.device)
     for head in space.paths.heads:
-        score, bias = _project_head(space, weights, images, head)
+        score, bias = _project_head(space, weights, images, stream, head)
         space.block("score", head).view(values).copy_(score)
         space.block("score_bias", head).view(values).copy_(bias)
-    outputs = weights.W_U.T.unsqueeze(0)
-    readout = token_contrasts(space.relations, images.tokens, outputs).squeeze(1)
+    scale, slope = (1.0, 1.0) if stream is None else (stream.scales.readout, stream.scales.logit_slope)
+    outputs = weights.W_U.T.unsqueeze(0) * (scale * slope)
+    readout = token_contrasts(space.relations, images.query_tokens[-1], outputs).squeeze(1)
     space.block("readout").view(values).copy_(readout)
-    bias = _class_contrasts(space.relations, images.constants[-1] @ weights.W_U + weights.b_U)
+    bias = _class_contrasts(space.relations, (images.constants[-1] @ weights.W_U * scale + weights.b_U) * slope)
     space.block("readout_bias").view(values).copy_(bias)
     return Coordinates(space, values)
 
 
 def _project_head(
-    space: CoordinateSpace, weights: CircuitWeights, images: SourceImages, head: Head
+    space: CoordinateSpace, weights: CircuitWeights, images: SourceImages, stream: LinearStream | None, head: Head
 ) -> tuple[Float[Tensor, "n n relation"], Float[Tensor, "n free_class"]]:
     """Score and key-bias coordinates of one head."""
-    factors = _head_factors(space, weights, images, head)
+    factors = head_factors(space, weights, images, stream, head)
     tokens = token_contrasts(space.relations, factors.token_query, factors.token_key)
-    offsets = offset_means(factors.place_query, factors.place_key)
-    if head.layer == space.paths.n_layers - 1 and space.query_positions is not None:
-        rows = torch.tensor(space.query_positions, device=offsets.device)
-        offsets[0] = offset_means_of_rows(factors.place_query[0], factors.place_key, rows)
-    offsets = fix_offset_gauge(offsets)
     bias = _class_contrasts(space.relations, factors.token_key @ factors.constant_query)
+    if space.form.moves_positions:
+        offsets = offset_means(factors.place_query, factors.place_key)
+        if head.layer == space.paths.n_layers - 1 and space.query_positions is not None:
+            rows = torch.tensor(space.query_positions, device=offsets.device)
+            offsets[0] = offset_means_of_rows(factors.place_query[0], factors.place_key, rows)
+    else:
+        offsets = tokens.new_zeros(len(tokens), len(tokens), 2 * space.n_positions - 1)
+        offsets[0, 0] = position_kernel(weights, stream, head, space.n_positions, space.query_positions)
+    offsets = fix_offset_gauge(offsets, ahead=space.form.bidirectional)
     return torch.cat([tokens, offsets], dim=2), bias
-
-
-@dataclass(frozen=True)
-class _HeadFactors:
-    """Queries (already divided by the scale) and keys of one head, for all paths entering its layer."""
-
-    token_query: Float[Tensor, "n vocab d_head"]
-    token_key: Float[Tensor, "n vocab d_head"]
-    place_query: Float[Tensor, "n position d_head"]
-    place_key: Float[Tensor, "n position d_head"]
-    constant_query: Float[Tensor, " d_head"]
-
-
-def _head_factors(space: CoordinateSpace, weights: CircuitWeights, images: SourceImages, head: Head) -> _HeadFactors:
-    n = space.paths.n_entering[head.layer]
-    W_Q, W_K = weights.W_Q[head.layer, head.index] / weights.scale, weights.W_K[head.layer, head.index]
-    return _HeadFactors(
-        token_query=images.tokens[:n] @ W_Q,
-        token_key=images.tokens[:n] @ W_K,
-        place_query=images.positions[:n] @ W_Q,
-        place_key=images.positions[:n] @ W_K,
-        constant_query=images.constants[head.layer] @ W_Q + weights.b_Q[head.layer, head.index] / weights.scale,
-    )
 
 
 def _class_contrasts(relations: TokenRelations, values: Float[Tensor, "*n vocab"]) -> Float[Tensor, "*n free_class"]:
@@ -241,51 +267,3 @@ def _class_contrasts(relations: TokenRelations, values: Float[Tensor, "*n vocab"
     reference = values[..., relations.classes[relations.reference]].mean(-1)
     means = [values[..., relations.classes[name]].mean(-1) - reference for name in relations.free_classes]
     return torch.stack(means, dim=-1) if means else values[..., :0]
-
-
-def _unexplained(
-    space: CoordinateSpace, weights: CircuitWeights, coordinates: Coordinates
-) -> Float[Tensor, "layer head"]:
-    """Share of each head's block energy, centred over the keys a query can see, that the coordinates leave out."""
-    images = source_images(space.paths, weights, space.n_positions, space.query_positions)
-    causal = torch.ones(space.n_positions, space.n_positions, dtype=torch.bool, device=weights.W_E.device).tril()
-    read = slice(None) if space.query_positions is None else list(space.query_positions)
-    out = torch.zeros(weights.n_layers, weights.n_heads)
-    for head in space.paths.heads:
-        factors = _head_factors(space, weights, images, head)
-        off = total = 0.0
-        for query in range(len(factors.token_query)):
-            tokens = factors.token_query[query] @ factors.token_key.mT  # [n, vocab, vocab]
-            places = factors.place_query[query] @ factors.place_key.mT  # [n, position, position]
-            for key in range(len(tokens)):
-                kept = rebuild(coordinates, head, query, key)
-                direct = query == 0
-                seen = causal if direct else torch.ones_like(causal)
-                # What the last layer reads directly was averaged over the query positions only.
-                rows = read if direct and head.layer == space.paths.n_layers - 1 else slice(None)
-                pairs = ((tokens[key], kept[0], None), (places[key][rows], kept[1][rows], seen[rows]))
-                for block, model, mask in pairs:
-                    total += _centred_energy(block, mask)
-                    off += _centred_energy(block - model, mask)
-        out[head.layer, head.index] = off / total if total > 0 else 0.0
-    return out
-
-
-def _centred_energy(block: Float[Tensor, "query key"], mask: Bool[Tensor, "query key"] | None) -> float:
-    seen = torch.ones_like(block) if mask is None else mask.to(block.dtype)
-    centred = (block - (block * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True)) * seen
-    return float(centred.square().sum())
-
-
-def rebuild(
-    coordinates: Coordinates, head: Head, query: int, key: int
-) -> tuple[Float[Tensor, "vocab vocab"], Float[Tensor, "position position"]]:
-    """Rebuild a head's token and position block for one pair of paths (by place), up to constants over the keys."""
-    space = coordinates.space
-    values = space.block("score", head).view(coordinates.values)[query, key]
-    tokens = values.new_zeros(space.relations.d_vocab, space.relations.d_vocab)
-    for name, value in zip(space.relations.names, values, strict=False):
-        tokens += value * space.relations.matrix(name).to(values.device)
-    steps = torch.arange(space.n_positions, device=values.device)
-    offsets = values[len(space.relations.names) :]
-    return tokens, offsets[steps.unsqueeze(1) - steps.unsqueeze(0) + space.n_positions - 1]

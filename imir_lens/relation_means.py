@@ -79,13 +79,19 @@ def offset_means_of_rows(
     return total / torch.bincount(offset.flatten(), minlength=2 * n_positions - 1)
 
 
-def fix_offset_gauge(means: Float[Tensor, "query_path key_path offset"]) -> Float[Tensor, "query_path key_path offset"]:
+def fix_offset_gauge(
+    means: Float[Tensor, "query_path key_path offset"], *, ahead: bool = False
+) -> Float[Tensor, "query_path key_path offset"]:
     """Subtract each block's median over the offsets that can occur; set the others (NaN, or a key ahead) to zero.
 
     A constant over all offsets is a constant over all keys, which no softmax sees. The median, unlike the mean, leaves
     a head that looks at one offset and treats the others alike with exactly one nonzero coordinate.
+
+    Args:
+        means: of each block.
+        ahead: whether a query read directly sees keys ahead of it, as in bidirectional attention.
     """
-    ahead = means.shape[2] // 2
     possible = means.clone()
-    possible[0, :, :ahead] = torch.nan  # a query read directly never sees a key ahead of it
+    if not ahead:
+        possible[0, :, : means.shape[2] // 2] = torch.nan
     return (possible - possible.nanquantile(0.5, dim=2, keepdim=True)).nan_to_num(0.0)

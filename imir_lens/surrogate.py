@@ -1,8 +1,8 @@
 """The surrogate: the model made of its coordinates alone.
 
 It never touches d_model: scores are sums of coordinates times relations, patterns their softmax, contents the products
-of patterns, logits again sums of coordinates. It is differentiable in the coordinates, and its cost falls with the
-number of coordinates that are not zero.
+of patterns, logits again sums of coordinates. A norm's 1/σ and a soft cap's slope are their means over contexts. It is
+differentiable in the coordinates, and its cost falls with the number of coordinates that are not zero.
 """
 
 import torch
@@ -69,12 +69,12 @@ class Surrogate:
         context = ContextRelations.evaluate(space, batch.tokens, dtype=values.dtype)
         contents = Contents(space, reads, len(batch), values)
         n_positions = space.n_positions
-        hidden = torch.ones(n_positions, n_positions, dtype=torch.bool, device=values.device).triu(1)
         patterns = {}
         for layer in range(space.paths.n_layers):
             last = layer == space.paths.n_layers - 1 and not all_rows
             # After the last layer only the queries' rows are read.
             rows = batch.queries if last else None
+            hidden = space.form.hidden(layer, n_positions, device=values.device)
             hidden_rows = hidden[batch.queries] if last else hidden
             new = {}
             for head in space.paths.heads:

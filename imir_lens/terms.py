@@ -8,7 +8,12 @@ with R the relation evaluated on the context's tokens (or the shift, for an offs
 position form a single row of width n·P, so the sum over pairs of paths is one product with an (nP × nP) matrix for the
 offsets, one (n × n) product per token relation, and a final product with the keys' contents. Nothing loops over pairs.
 
+Positions outside the stream (rotary, ALiBi, shortformer) add `κ(i − j)` between the rows themselves.
+
 The same code serves the surrogate, where patterns come from these scores, and ablation, where they come from a model.
+There, in a model with norms, every read is multiplied by the actual 1/σ over its mean (`Contents.rescale`): queries by
+row, keys and what heads move by column, the readout by query. Key biases have no query to scale, and positions outside
+the stream are added after the norm.
 """
 
 from collections.abc import Iterator
@@ -121,7 +126,27 @@ class Contents:
         self.space = space
         self.reads = reads
         self.by_place: dict[int, Tensor] = {0: eye.expand(n_contexts, -1, -1)}
+        self.query_factors: dict[int, Tensor] = {}
+        self.key_factors: dict[int, Tensor] = {}
+        self.readout_factor: Tensor | None = None
         self._at_queries: set[int] = set()
+
+    def rescale(self, layer: int, inverse: Float[Tensor, "context position"]) -> None:
+        """Take a layer's reads at the actual scales of a run, not at their means.
+
+        Args:
+            layer: the layer.
+            inverse: 1/σ of the norm before its attention.
+        """
+        if self.space.scales is not None:
+            inverse = inverse.to(self.by_place[0].dtype)
+            self.query_factors[layer] = inverse / self.space.scales.query[layer]
+            self.key_factors[layer] = inverse / self.space.scales.key[layer]
+
+    def rescale_readout(self, inverse: Float[Tensor, "context query"]) -> None:
+        """Take the readout at the actual scale of a run: 1/σ of the last norm at the queries."""
+        if self.space.scales is not None:
+            self.readout_factor = inverse.to(self.by_place[0].dtype) / self.space.scales.readout
 
     def needs(self, head: Head) -> bool:
         """Whether any path read later passes through this head."""
@@ -133,6 +158,8 @@ class Contents:
         With `queries_only` the pattern's rows are the queries' (the last layer, where no other row is read).
         """
         pattern = pattern.to(self.by_place[0].dtype)  # a model may run in half precision
+        if head.layer in self.key_factors:
+            pattern = pattern * self.key_factors[head.layer].unsqueeze(1)
         for before, place in self.space.paths.extensions(head):
             if place in self.reads.needed:
                 self.by_place[place] = pattern if before == 0 else pattern @ self.by_place[before]
@@ -172,7 +199,8 @@ def score_terms(
     free_at = context.classes[..., free]  # [context, source, free class]
     # What each query row asks of source position m through key path v, [context, row, v, source]; the key bias asks the
     # same at every row.
-    asked = torch.einsum("vb,cmb->cvm", bias, free_at).unsqueeze(1)
+    asked_by_all = torch.einsum("vb,cmb->cvm", bias, free_at).unsqueeze(1)
+    asked = torch.zeros_like(asked_by_all)
     if queries:
         query_content = contents.stack(queries, rows)  # [context, row, u, source]
         n_rows = query_content.shape[1]
@@ -186,17 +214,32 @@ def score_terms(
             query_class = query_content @ context.classes.unsqueeze(1)  # [context, row, u, class]
             asked = asked + torch.einsum("crua,uvab,cmb->crvm", query_class, contrasts, free_at)
         offsets = block[:, :, n_tokens:]
-        if bool((offsets != 0).any()) or offsets.requires_grad:
-            steps = torch.arange(n_positions, device=values.device)
-            shift = steps.unsqueeze(1) - steps.unsqueeze(0) + n_positions - 1
+        if space.form.moves_positions and (bool((offsets != 0).any()) or offsets.requires_grad):
+            shift = _shift(n_positions, values.device)
             toeplitz = offsets[:, :, shift].permute(0, 2, 1, 3).reshape(len(queries) * n_positions, -1)
             asked = asked + (query_content.reshape(n_contexts, n_rows, -1) @ toeplitz).view(
                 n_contexts, n_rows, len(keys), n_positions
             )
+    if head.layer in contents.query_factors:
+        factor = contents.query_factors[head.layer]
+        asked = asked * (factor if rows is None else factor.gather(1, rows))[:, :, None, None]
+    asked = asked + asked_by_all
     flat = asked.reshape(n_contexts, asked.shape[1], -1)
     score = flat @ key_content.reshape(n_contexts, n_positions, -1).transpose(1, 2)
+    if head.layer in contents.key_factors:
+        score = score * contents.key_factors[head.layer].unsqueeze(1)
     n_rows = n_positions if rows is None else rows.shape[1]
-    return score.expand(-1, n_rows, -1)
+    score = score.expand(-1, n_rows, -1)
+    if space.form.moves_positions:
+        return score
+    kernel = space.block("score", head).view(values)[0, 0, n_tokens:][_shift(n_positions, values.device)]
+    return score + (kernel if rows is None else kernel[rows])
+
+
+def _shift(n_positions: int, device: torch.device) -> Int[Tensor, "query key"]:
+    """Return the place of each pair's offset among −(P−1) … P−1."""
+    steps = torch.arange(n_positions, device=device)
+    return steps.unsqueeze(1) - steps + n_positions - 1
 
 
 def readout_terms(
@@ -221,10 +264,10 @@ def readout_terms(
         if relations.free_classes
         else values.new_zeros(0, relations.d_vocab)
     )  # [free class, vocab]
-    logits = logits + space.block("readout_bias").view(values) @ output_class
+    constants = space.block("readout_bias").view(values) @ output_class
     places = contents.reads.readout
     if not places:
-        return logits
+        return logits + constants
     content = contents.stack(places, rows)  # [context, query, p, source]
     block = space.block("readout").view(values)[places]  # [p, relation]
     for index, partner in enumerate(context.partners):
@@ -236,4 +279,6 @@ def readout_terms(
         contrasts = block[:, len(context.partners) :].reshape(len(places), len(names), -1)
         source_class = content @ context.classes.unsqueeze(1)  # [context, query, p, class]
         logits = logits + torch.einsum("cqpa,pab->cqb", source_class, contrasts) @ output_class
-    return logits
+    if contents.readout_factor is not None:
+        logits = logits * contents.readout_factor.unsqueeze(2)
+    return logits + constants

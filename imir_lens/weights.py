@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from imir_lens.attention_form import AttentionForm
+from imir_lens.attention_form import PLAIN, AttentionForm
 from imir_lens.errors import CheckpointError, UnsupportedModelError
 from imir_lens.folding import expanded, fold_norm, norm_parameters
 from imir_lens.models.config import TransformerConfig
@@ -59,7 +59,7 @@ class CircuitWeights:
     W_U: Float[Tensor, "d_model vocab_out"]
     b_U: Float[Tensor, " vocab_out"]
     scale: float
-    form: AttentionForm = AttentionForm()
+    form: AttentionForm = PLAIN
     pos_Q: Float[Tensor, "layer head n_ctx d_head"] | None = None
     pos_K: Float[Tensor, "layer head n_ctx d_head"] | None = None
 
@@ -242,3 +242,4 @@ _AXES: dict[str, list[str]] = {
     for f in fields(CircuitWeights)
     if f.name not in ("scale", "form", "pos_Q", "pos_K")
 }
+WEIGHT_NAMES = tuple(_AXES)

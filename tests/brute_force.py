@@ -5,7 +5,7 @@ coordinate ids are read as text.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import product
 from statistics import fmean
 
@@ -14,13 +14,13 @@ from torch import Tensor
 
 from imir_lens.coordinates import Coordinates
 from imir_lens.relations import TokenRelations
-from imir_lens.weights import CircuitWeights
+from imir_lens.weights import WEIGHT_NAMES, CircuitWeights
 
 Chain = tuple[tuple[int, int], ...]
 
 
 def double(weights: CircuitWeights) -> CircuitWeights:
-    tensors = {f.name: getattr(weights, f.name).double() for f in fields(weights) if f.name != "scale"}
+    tensors = {name: getattr(weights, name).double() for name in WEIGHT_NAMES}
     return replace(weights, **tensors)
 
 

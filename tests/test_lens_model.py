@@ -1,6 +1,5 @@
 """Opening models of every kind: the same weights, the same logits, hooks that act and leave nothing behind."""
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from imir_lens.lens_model import LensModel, open_model
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.disentangled import DisentangledConfig, DisentangledTransformer
 from imir_lens.models.transformer import ImirTransformer
+from imir_lens.weights import WEIGHT_NAMES as NAMES
 from imir_lens.weights import CircuitWeights
 
 DATA = Path(__file__).parent / "data"
 RECALL = DATA / "recall_2l.pt"
-NAMES = [f.name for f in fields(CircuitWeights) if f.name != "scale"]
 SMALL = {"n_layers": 2, "n_heads": 3, "d_model": 10, "d_head": 4, "n_ctx": 8, "d_vocab": 12}
 SMALL_TL = {**SMALL, "attn_only": True, "normalization_type": None, "seed": 0}
 

@@ -1,6 +1,6 @@
 """The one view of weights: what it holds, what it means, and which models it refuses."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import golden
@@ -16,11 +16,11 @@ from imir_lens.errors import CheckpointError, UnsupportedModelError
 from imir_lens.lens_model import open_model
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.transformer import ImirTransformer
+from imir_lens.weights import WEIGHT_NAMES as NAMES
 from imir_lens.weights import CircuitWeights, require_supported
 
 DATA = Path(__file__).parent / "data"
 SIZES = {"n_layers": 3, "n_heads": 2, "d_model": 7, "d_head": 4, "n_ctx": 6, "d_vocab": 5}
-NAMES = [f.name for f in fields(CircuitWeights) if f.name not in ("scale", "form", "pos_Q", "pos_K")]
 
 
 def _config(**changes: object) -> TransformerConfig:

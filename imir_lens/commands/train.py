@@ -131,7 +131,7 @@ def _next(result: "TrainingResult") -> str:
     try:
         require_supported(config)
     except UnsupportedModelError as error:
-        return f"not yet: {error}"
+        return f"not possible: {error}"
     return f"imir-lens analyze {on_one_line(str(result.run))} --out REPORT"
 
 

@@ -80,11 +80,8 @@ def test_a_bad_option_of_train_is_refused(arguments, said, tmp_path):
     [
         ((), "analyse    imir-lens analyze {run} --out REPORT"),
         (("n_heads=2",), "analyse    imir-lens analyze {run} --out REPORT"),
-        (("normalization_type=LN",), "analyse    not yet: the analysis does not support LayerNorm"),
-        (
-            ("positional_embedding_type=rotary", "attn_only=false"),
-            "does not support MLP layers (attn_only=False) or rotary",
-        ),
+        (("positional_embedding_type=rotary", "attn_only=false"), "analyse    imir-lens analyze {run} --out REPORT"),
+        (("d_vocab_out=70",), "analyse    not possible: the analysis does not support an output vocabulary"),
     ],
 )
 def test_the_next_command_is_named_where_there_is_one(fields, said, tmp_path):

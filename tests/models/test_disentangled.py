@@ -1,7 +1,5 @@
 """The disentangled transformer: its stream, its hooks, its twin in TransformerLens' matrices, its training."""
 
-from dataclasses import fields
-
 import pytest
 import torch
 from hand_built import RECALL
@@ -10,7 +8,7 @@ from torch import Tensor
 from imir_lens.errors import CheckpointError, OptionError
 from imir_lens.models.disentangled import DisentangledConfig, DisentangledTransformer
 from imir_lens.tasks import make_task
-from imir_lens.weights import CircuitWeights
+from imir_lens.weights import WEIGHT_NAMES, CircuitWeights
 
 VOCAB, CONTEXT = 7, 6
 STREAMS = {
@@ -54,15 +52,14 @@ def test_circuit_weights_are_the_same_model(options):
 
 @pytest.mark.parametrize("options", STREAMS.values(), ids=STREAMS)
 def test_circuit_weights_are_on_the_models_device_and_in_a_full_precision(options):
-    names = [f.name for f in fields(CircuitWeights) if f.name != "scale"]
     expected = {torch.float64: torch.float64, torch.float16: torch.float32, torch.float32: torch.float32}
     for dtype, found in expected.items():
         weights = _model(**options).to(dtype).circuit_weights()
-        assert {getattr(weights, name).dtype for name in names} == {found}
+        assert {getattr(weights, name).dtype for name in WEIGHT_NAMES} == {found}
         assert weights.W_Q.abs().max() > 0.1
     # The device "meta" stands for any that is not the default one.
     weights = _model(**options).to("meta").circuit_weights()
-    assert {getattr(weights, name).device.type for name in names} == {"meta"}
+    assert {getattr(weights, name).device.type for name in WEIGHT_NAMES} == {"meta"}
 
 
 def test_stream_keeps_what_every_path_wrote_apart():
