@@ -1,9 +1,10 @@
 """Translating a plain PyTorch model with a name map."""
 
 from collections.abc import Mapping
+from reprlib import repr as short
 from typing import Any
 
-from einops import EinopsError, rearrange
+from einops import rearrange
 from torch import Tensor
 
 from imir_lens.errors import CheckpointError
@@ -66,10 +67,14 @@ def translate(
 
 
 def _lengths(known: Mapping[str, Any]) -> dict[str, int]:
-    heads = typed_field("n_heads", known.get("n_heads"), int)
-    groups = typed_field("n_key_value_heads", known.get("n_key_value_heads"), int)
-    lengths = {"one": 1, "two": 2, "three": 3, "head": heads, "kv_head": groups}
-    return {axis: length for axis, length in lengths.items() if length is not None}
+    lengths = {"one": 1, "two": 2, "three": 3}
+    for axis, name in (("head", "n_heads"), ("kv_head", "n_key_value_heads")):
+        count = typed_field(name, known.get(name), int)
+        if count is not None and count < 1:
+            raise CheckpointError(f"{name}={short(count)}: expected a positive whole number")
+        if count is not None:
+            lengths[axis] = count
+    return lengths
 
 
 def _turned(weight: Tensor, entry: Entry, source: str, lengths: Mapping[str, int], name: str) -> Tensor:
@@ -83,7 +88,7 @@ def _turned(weight: Tensor, entry: Entry, source: str, lengths: Mapping[str, int
                 )
         try:
             weight = rearrange(weight, entry.axes, **{axis: lengths[axis] for axis in axes & set(lengths)})
-        except (EinopsError, ValueError, LookupError, ArithmeticError) as error:
+        except (RuntimeError, ValueError, LookupError, ArithmeticError) as error:
             why = " ".join(str(error).split())
             raise CheckpointError(
                 f"{name}: {source!r} of shape {list(weight.shape)} does not turn as {entry.axes!r} ({why})"

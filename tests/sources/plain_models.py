@@ -13,7 +13,8 @@ def _new_gelu(x: Tensor) -> Tensor:
     return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention, joined over heads."""
     batch, length, width = q.shape
     q, k, v = (x.view(batch, length, HEADS, width // HEADS).transpose(1, 2) for x in (q, k, v))
     scores = (q @ k.transpose(-2, -1)) / math.sqrt(width // HEADS)
@@ -40,7 +41,7 @@ class _JointAttention(nn.Module):
             self.register_buffer("bias", torch.ones(LENGTH, LENGTH).tril().view(1, 1, LENGTH, LENGTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.c_proj(_attend(*self.c_attn(x).split(WIDTH, dim=2)))
+        return self.c_proj(attend(*self.c_attn(x).split(WIDTH, dim=2)))
 
 
 class _Block(nn.Module):
@@ -107,7 +108,7 @@ class SeparateGPT(nn.Module):
         x = self.tok_emb(tokens) + self.pos_emb[:, : tokens.shape[1]]
         for block in self.blocks:
             y = block.ln1(x)
-            x = x + block.attn.proj(_attend(block.attn.query(y), block.attn.key(y), block.attn.value(y)))
+            x = x + block.attn.proj(attend(block.attn.query(y), block.attn.key(y), block.attn.value(y)))
             x = x + block.mlp(block.ln2(x))
         return self.head(self.ln_f(x))
 

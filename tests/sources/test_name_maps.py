@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from plain_models import HEADS, JointGPT, SeparateGPT, shaken
+from plain_models import HEADS, JointGPT, SeparateGPT, attend, shaken
 from tiny_models import saved, tiny_model, tokens
+from torch.nn import functional
 
 from imir_lens.checkpoints import load_checkpoint, load_transformer
 from imir_lens.errors import CheckpointError
@@ -153,3 +154,28 @@ def test_hugging_faces_gpt2_is_not_taken_for_a_mingpt(tmp_path: Path) -> None:
     (folder / "config.json").unlink()
     with pytest.raises(CheckpointError, match=r"weights of a Hugging Face model .* without its config"):
         load_checkpoint(folder / "model.safetensors", overrides={"n_heads": 3})
+
+
+def test_the_example_in_the_documents_translates_such_a_model(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    (tmp_path / "names.json").write_text(text.split("```json\n")[1].split("```")[0])
+    torch.manual_seed(5)
+    state = {"token.weight": torch.randn(40, 24), "position.weight": torch.randn(24, 24) / 4}
+    for layer in range(2):
+        for name in ("q", "k", "v", "out"):
+            state[f"layers.{layer}.{name}.weight"] = torch.randn(24, 24) / 5
+        state[f"layers.{layer}.v.bias"] = torch.randn(24)
+        state[f"layers.{layer}.mask"] = torch.ones(24, 24).tril()
+    state["output.weight"] = torch.randn(40, 24)
+    torch.save({"model": state, "config": {"heads": HEADS}}, tmp_path / "model.pt")
+    ours = load_transformer(tmp_path / "model.pt", names=tmp_path / "names.json")(tokens())
+
+    x = state["token.weight"][tokens()] + state["position.weight"]
+    for layer in range(2):
+        q, k, v = (
+            functional.linear(x, state[f"layers.{layer}.{name}.weight"], state.get(f"layers.{layer}.{name}.bias"))
+            for name in "qkv"
+        )
+        x = x + functional.linear(attend(q, k, v), state[f"layers.{layer}.out.weight"])
+    theirs = functional.linear(x, state["output.weight"])
+    assert (ours - theirs).abs().max() < 1e-4 * theirs.abs().max()
