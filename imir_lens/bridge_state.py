@@ -30,13 +30,14 @@ def config_from_bridge(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config of a native bridge, marked as such.
 
     Raises:
-        UnsupportedModelError: when the bridge wraps a Hugging Face model.
+        UnsupportedModelError: when the bridge wraps a Hugging Face model: whether a square weight is [input, output] or
+            [output, input] is known to the live bridge only (`imir_lens.sources.live_bridge`).
     """
     architecture = config.get("architecture")
     if architecture not in (None, NATIVE):
         raise UnsupportedModelError(
-            f"a TransformerBridge over {architecture!r} is not supported yet: expected one made by boot_native "
-            f"(architecture {NATIVE!r})"
+            f"a TransformerBridge over {architecture!r}, once saved, does not tell which way round its weights are: give "
+            "the live bridge, or the directory of the Hugging Face model"
         )
     return {**plain_config(config), "architecture": NATIVE}
 

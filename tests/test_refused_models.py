@@ -62,10 +62,12 @@ def test_the_soft_caps_of_a_native_bridge_are_hosted(name: str) -> None:
 
 
 @needs_native_bridge
-def test_bridges_over_hugging_face_models_are_refused() -> None:
+def test_bridges_over_models_of_no_known_kind_are_refused() -> None:
     model = live_bridge(SMALL_TL)
     model.cfg.architecture = "GPT2LMHeadModel"
-    with pytest.raises(UnsupportedModelError, match="a TransformerBridge over 'GPT2LMHeadModel' is not supported yet"):
+    with pytest.raises(
+        UnsupportedModelError, match="a TransformerBridge over a NativeModel is not supported: expected a Hug"
+    ):
         open_model(model)
 
 

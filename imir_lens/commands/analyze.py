@@ -57,7 +57,8 @@ def analyze(
     """Find out how CHECKPOINT does a task, and write the report to DIR.
 
     CHECKPOINT is a .pt or .pth file (a state dict, or one with its cfg), a .safetensors file with its config.json, a
-    directory with them, or a run of `imir-lens train`. Nothing in it is executed.
+    directory with them (HookedTransformer's or Hugging Face's), a .gguf file, or a run of `imir-lens train`. Nothing in
+    it is executed.
     """
     overrides = parse_fields(fields)
     from imir_lens.report.document import check_output

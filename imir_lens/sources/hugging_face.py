@@ -12,6 +12,7 @@ from imir_lens.sources.gpt2_shape import gpt2_config, gpt2_state
 from imir_lens.sources.gpt_neox_shape import gpt_neox_config, gpt_neox_state
 from imir_lens.sources.llama_shape import llama_config, llama_state
 from imir_lens.sources.source_weights import SourceWeights
+from imir_lens.state_dicts import plain_config
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def convert(
     shape = _shape_of(config)
     settings = {**shape.config(config), **(overrides or {})}
     checked = TransformerConfig.from_dict(settings)
-    settings |= {name: getattr(checked, name) for name in settings if hasattr(checked, name)}
+    settings = plain_config({name: getattr(checked, name, value) for name, value in settings.items()})
     if not any(name.startswith(shape.body) for name in state):
         state = {name if name.startswith(_HEADS) else shape.body + name: value for name, value in state.items()}
     return shape.state(SourceWeights(state), settings, config), settings

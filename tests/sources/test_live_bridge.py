@@ -7,6 +7,7 @@ import torch
 from live import live_bridge, needs_native_bridge
 from tiny_models import saved, tiny_model, tokens, transformers
 
+from imir_lens.checkpoints import load_checkpoint
 from imir_lens.compat import bridge_class
 from imir_lens.errors import UnsupportedModelError
 from imir_lens.models.transformer import ImirTransformer
@@ -90,3 +91,13 @@ def test_native_bridges_are_translated_too() -> None:
     )
     theirs = bridge(tokens())
     assert (_ours(bridge)(tokens()) - theirs).abs().max() < 1e-4 < theirs.std()
+
+
+@needs_native_bridge
+def test_saved_weights_of_such_a_bridge_are_refused_with_what_to_give_instead(tmp_path: Path) -> None:
+    # Whether a square weight is [input, output] or [output, input] is not in the file.
+    bridge = bridge_over("gpt2", tmp_path)
+    config = {"n_heads": 3, "architecture": bridge.cfg.architecture}
+    torch.save({"state_dict": bridge.state_dict(), "cfg": config}, tmp_path / "bridge.pt")
+    with pytest.raises(UnsupportedModelError, match="give the live bridge, or the directory"):
+        load_checkpoint(tmp_path / "bridge.pt")
