@@ -36,8 +36,8 @@ def config_from_bridge(config: Mapping[str, Any]) -> dict[str, Any]:
     architecture = config.get("architecture")
     if architecture not in (None, NATIVE):
         raise UnsupportedModelError(
-            f"a TransformerBridge over {architecture!r}, once saved, does not tell which way round its weights are: give "
-            "the live bridge, or the directory of the Hugging Face model"
+            f"a TransformerBridge over {architecture!r}, once saved, does not tell which way round its weights are: "
+            "give the live bridge, or the directory of the Hugging Face model"
         )
     return {**plain_config(config), "architecture": NATIVE}
 
