@@ -25,9 +25,10 @@ class OffsetKernels:
 
     Attributes:
         kappa: mean score at each offset 0, 1, …; −inf outside a head's window.
-        peak: the offset of its largest value.
-        mass: attention one back that positions alone give: `softmax(kappa)[1]`, or for learned positions the mean over
-            queries of their softmax over the keys before them.
+        peak: the offset that positions alone give most attention: by `softmax(kappa)`, or for learned positions by the
+            mean over queries of their softmax over the keys before them.
+        mass: that attention one back.
+        preference: `mass` over what even attention would give, at least 0.
         contrast: `kappa(1)` over the mean of the other offsets.
         z: `contrast` in standard deviations of the score over pairs of tokens (and positions): the copyer score.
         chance: `contrast` in standard deviations of what chance gives.
@@ -36,6 +37,7 @@ class OffsetKernels:
     kappa: Float[Tensor, "layer head offset"]
     peak: Int[Tensor, "layer head"]
     mass: Float[Tensor, "layer head"]
+    preference: Float[Tensor, "layer head"]
     contrast: Float[Tensor, "layer head"]
     z: Float[Tensor, "layer head"]
     chance: Float[Tensor, "layer head"]
@@ -54,8 +56,11 @@ def offset_kernels(weights: CircuitWeights, moments: Moments, *, n_offsets: int 
     """
     count = min(n_offsets, weights.n_ctx)
     parts = [_layer(weights, moments, layer, count) for layer in range(weights.n_layers)]
-    kappa, mass, contrast, z, chance = (torch.stack(part) for part in zip(*parts, strict=True))
-    return OffsetKernels(kappa, kappa.argmax(-1), mass, contrast, z, chance)
+    kappa, attention, even, contrast, z, chance = (torch.stack(part) for part in zip(*parts, strict=True))
+    mass = attention[..., 1] if count > 1 else torch.zeros_like(z)
+    # Below the resolution of the softmax there is no preference, which must not become a direction of its own.
+    preference = torch.where(mass > even * (1 + 1e-4), mass - even, 0.0)
+    return OffsetKernels(kappa, attention.argmax(-1), mass, preference, contrast, z, chance)
 
 
 def _layer(weights: CircuitWeights, moments: Moments, layer: int, count: int) -> tuple[Tensor, ...]:
@@ -64,15 +69,13 @@ def _layer(weights: CircuitWeights, moments: Moments, layer: int, count: int) ->
     W_Q, W_K = weights.W_Q[layer], weights.W_K[layer]
     mean, covariance = moments.means[source], moments.covariances[source, source]
     q, k = mean @ W_Q + weights.b_Q[layer], mean @ W_K + weights.b_K[layer]
+    placed = _placed(weights, moments, layer)
+    if placed is not None:
+        q, k = (x + place.mean(1) for x, place in zip((q, k), placed, strict=True))
+        placed = placed[0] - placed[0].mean(1, keepdim=True), placed[1] - placed[1].mean(1, keepdim=True)
     q_second = W_Q.mT @ covariance @ W_Q + q.unsqueeze(2) * q.unsqueeze(1)
     k_second = W_K.mT @ covariance @ W_K + k.unsqueeze(2) * k.unsqueeze(1)
-    placed: tuple[Tensor, Tensor] | None = None
     both: list[Tensor] | None = None
-    if moments.positions is not None:
-        placed = moments.positions[source] @ W_Q, moments.positions[source] @ W_K
-    elif weights.pos_Q is not None and weights.pos_K is not None:
-        pos_q, pos_k = (x[layer] - x[layer].mean(1, keepdim=True) for x in (weights.pos_Q, weights.pos_K))
-        placed = pos_q, pos_k
     if placed is not None:
         kappa, chance = _along_diagonals(*placed, count)
         both = [x.mT @ x / x.shape[1] for x in placed]
@@ -102,27 +105,41 @@ def _layer(weights: CircuitWeights, moments: Moments, layer: int, count: int) ->
     else:
         contrast = kappa[:, 1] - (kappa[:, :seen].sum(1) - kappa[:, 1]) / max(1, seen - 1)
     kappa = kappa.index_fill(1, torch.arange(seen, count, device=kappa.device), -torch.inf)
-    if count < 2:
-        mass = torch.zeros_like(contrast)
-    elif placed is None:
-        mass = kappa.softmax(-1)[:, 1]
+    if placed is None:
+        attention, even = kappa.softmax(-1), torch.full_like(contrast, 1 / seen)
     else:
         hidden = form.hidden(layer, min(weights.n_ctx, PLACES), device=kappa.device)
-        mass = _previous_mass(placed[0] + q.unsqueeze(1), placed[1] + k.unsqueeze(1), hidden, scale)
+        at_positions = placed[0] + q.unsqueeze(1), placed[1] + k.unsqueeze(1)
+        attention = _attention_by_offset(*at_positions, hidden, scale, count)
+        even = _attention_by_offset(*(0 * x for x in at_positions), hidden, scale, 2)[:, 1 if count > 1 else 0]
     by = deviation / moments.n_tokens if chance is None else chance / scale
-    return kappa, mass, contrast, ratio(contrast, deviation), ratio(contrast, by)
+    return kappa, attention, even, contrast, ratio(contrast, deviation), ratio(contrast, by)
 
 
-def _previous_mass(
+def _placed(
+    weights: CircuitWeights, moments: Moments, layer: int
+) -> tuple[Float[Tensor, "head n_ctx d_head"], Float[Tensor, "head n_ctx d_head"]] | None:
+    """Return what learned positions add to a layer's queries and keys; None for other kinds."""
+    if moments.positions is not None:
+        places = moments.positions[moments.source(layer)]
+        return places @ weights.W_Q[layer], places @ weights.W_K[layer]
+    if weights.pos_Q is not None and weights.pos_K is not None:
+        return weights.pos_Q[layer], weights.pos_K[layer]
+    return None
+
+
+def _attention_by_offset(
     q: Float[Tensor, "head n_ctx d_head"],
     k: Float[Tensor, "head n_ctx d_head"],
     hidden: Bool[Tensor, "position position"],
     scale: float,
-) -> Float[Tensor, " head"]:
-    """Return the mean attention from a position to the one before it, when every token is the mean token."""
+    count: int,
+) -> Float[Tensor, "head offset"]:
+    """Return the mean attention from positions to those each offset back, when every token is the mean token."""
     length = len(hidden)
-    scores = (q[:, :length] @ k[:, :length].mT / scale).masked_fill(hidden, -torch.inf)
-    return scores.softmax(-1).diagonal(-1, 1, 2).mean(-1)
+    pattern = (q[:, :length] @ k[:, :length].mT / scale).masked_fill(hidden, -torch.inf).softmax(-1)
+    means = [pattern.diagonal(-offset, 1, 2).mean(-1) for offset in range(min(count, length))]
+    return torch.stack([*means, *[torch.zeros_like(means[0])] * (count - len(means))], 1)
 
 
 def _along_diagonals(

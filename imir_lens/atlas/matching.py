@@ -2,8 +2,8 @@
 
 Through an upstream head u the key holds what u copied there: the block is `E W_QK (E OV_u)ᵀ`, and its `same` contrast
 says that the head looks for its own token among those that u brought. The copied content of layer l as a whole is
-`Σ_u m_u E OV_u`, with `m_u` the attention that u's offset kernel gives to the previous token: its contrast is the
-attention half of an induction head, with no path left out and no threshold.
+`Σ_u m_u E OV_u`, with `m_u` the attention that u's offset kernel gives to the previous token, over what even attention
+would: its contrast is the attention half of an induction head, with no path left out and no threshold.
 
 Rotary scores depend on how far apart query and key stand. The scores here are means over offsets, `q R̄ k` with `R̄` the
 mean rotation: pairs of entries that turn fast cancel, those that turn slowly carry the match.

@@ -31,8 +31,8 @@ class Moments:
         unembedding: covariance of the unembedding's columns.
         assoc: the same as `readout` over a relation's pairs (read token, predicted token); None without one.
         matched: between the sources of a relation's pairs; None without one.
-        positions: learned positions as each source has them, centred, divided by the mean σ; None where there are none
-            in the stream.
+        positions: learned positions as each source has them, divided by the mean σ; None where there are none in the
+            stream.
         n_tokens: size of the vocabulary.
     """
 
@@ -97,8 +97,7 @@ def token_moments(
         matched = _cross(left, right, centres, centres)
     positions = None
     if weights.form.positions == "standard":
-        centred = weights.W_pos - weights.W_pos.mean(0)
-        positions = centred / sigma.to(centred)[:, None, None]
+        positions = weights.W_pos / sigma.to(weights.W_pos)[:, None, None]
     dtype = weights.W_E.dtype
     return Moments(
         means[:-1].to(dtype),

@@ -112,7 +112,9 @@ def relation_tensor(relation: Sequence[tuple[int, int]], lens: LensModel) -> Int
     """
     pairs = torch.as_tensor([tuple(pair) for pair in relation], device=lens.device)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype != torch.int64:
-        raise OptionError("a relation is a list of pairs of token ids (read, predicted), at least one")
+        raise OptionError(
+            "expected a relation of at least one pair of token ids (read, predicted), found something else"
+        )
     if int(pairs.min()) < 0 or int(pairs.max()) >= lens.weights.d_vocab:
         raise OptionError(
             f"a relation with ids from {int(pairs.min())} to {int(pairs.max())}: expected 0 to "

@@ -71,7 +71,7 @@ def weight_scores(
         for layer in range(weights.n_layers):
             matches.append(layer_matching(weights, moments, kernels, paths, copied, layer))
             readouts.append(layer_readout(weights, moments, layer))
-            copied.add(weights, moments, kernels.mass[layer], layer)
+            copied.add(weights, moments, kernels.preference[layer], layer)
             progress("layers", (layer + 1) / weights.n_layers)
     direct, from_copied, through, assoc = zip(*matches, strict=True)
     copying, answered = zip(*readouts, strict=True)

@@ -167,8 +167,9 @@ def thresholds_note(data: Mapping[str, Any]) -> str:
         f"A label from the weights needs z ≥ {needed['effect']:g} (standard deviations over pairs of tokens), and a "
         f"contrast of at least {needed['chance']:.2f} standard deviations of what chance gives: then a model of "
         f"chance has any label at all with probability {needed['error']:g} ({needed['n_tests']:,} tests, Bonferroni). "
-        f"Previous token heads also need {needed['mass']:g} of the attention one back by the kernel. A label from "
-        f"patterns needs {needed['share']:g} of the attention."
+        f"A previous token head's kernel peaks at 1 with {needed['mass']:g} of the attention, and needs no z with "
+        f"{needed['mass_alone']:g} of it; an induction head matches through one of these, and better than with its own "
+        f"token. A label from patterns needs {needed['share']:g} of the attention."
     )
 
 
