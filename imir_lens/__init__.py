@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from imir_lens.ablation import ablate
     from imir_lens.atlas.pipeline import heads_atlas
-    from imir_lens.checkpoints import load_checkpoint, load_transformer, save_checkpoint
+    from imir_lens.checkpoints import checkpoint_series, load_checkpoint, load_transformer, save_checkpoint
     from imir_lens.coordinates import Coordinates
     from imir_lens.detection import Circuit, detect
     from imir_lens.errors import ImirError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imir_lens.report.atlas_document import Atlas
     from imir_lens.report.document import Report
     from imir_lens.report.verification_document import VerificationReport
+    from imir_lens.sources.conversion import convert_checkpoint
     from imir_lens.surrogate import Surrogate
     from imir_lens.tasks.base import Batch, Task
     from imir_lens.tasks.registry import make_task, task_names
@@ -53,6 +54,8 @@ __all__ = [
     "VerificationReport",
     "ablate",
     "analyze",
+    "checkpoint_series",
+    "convert_checkpoint",
     "detect",
     "heads_atlas",
     "load_checkpoint",
@@ -85,6 +88,8 @@ _HOMES = {
     "VerificationReport": "report.verification_document",
     "ablate": "ablation",
     "analyze": "pipeline",
+    "checkpoint_series": "checkpoints",
+    "convert_checkpoint": "sources.conversion",
     "detect": "detection",
     "heads_atlas": "atlas.pipeline",
     "load_checkpoint": "checkpoints",

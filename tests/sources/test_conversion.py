@@ -39,6 +39,14 @@ def test_what_is_written_was_compared_with_another_librarys_logits(tmp_path: Pat
     assert "model_type" not in config
 
 
+def test_a_gguf_file_is_compared_with_another_librarys_logits(tmp_path: Path) -> None:
+    from gguf_writer import write_llama
+
+    done = convert_checkpoint(write_llama(tiny_model("llama"), tmp_path / "model.gguf"), tmp_path / "out")
+    assert done.compared_with.startswith("transformers ")
+    assert 0 < done.difference < 1e-4 < done.largest_logit
+
+
 def test_files_of_other_formats_are_compared_with_the_source_as_read(tmp_path: Path) -> None:
     done = convert_checkpoint(DATA / "recall_2l.pt", tmp_path / "ours")
     assert (done.compared_with, done.difference) == ("the source as read here", 0.0)
