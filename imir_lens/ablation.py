@@ -23,7 +23,15 @@ from imir_lens.models.soft_cap import soft_capped
 from imir_lens.score_reader import finished_scores, raw_scores
 from imir_lens.stream_scales import StreamScales
 from imir_lens.tasks.base import Batch
-from imir_lens.terms import Contents, ContextRelations, Reads, contexts_in_chunks, readout_terms, score_terms
+from imir_lens.terms import (
+    Contents,
+    ContextRelations,
+    Reads,
+    contexts_in_chunks,
+    position_terms,
+    readout_terms,
+    score_terms,
+)
 from imir_lens.weights import CircuitWeights
 
 
@@ -149,7 +157,9 @@ class _AblatedRun:
         if not self.weights.form.score_cap:
             return (self._log_pattern(pattern, head) - delta).softmax(-1)
         slope = self.scales.score_slopes[head.layer][head.index]
-        return self._finished(head, self._raw_scores(head) - delta / slope).softmax(-1)
+        # ALiBi's bias is added after the cap.
+        beside = position_terms(self.space, self.values, head) if self.weights.form.positions == "alibi" else 0.0
+        return (self._finished(head, self._raw_scores(head) - (delta - beside) / slope) - beside).softmax(-1)
 
     def _log_pattern(
         self, pattern: Float[Tensor, "context query key"], head: Head

@@ -82,12 +82,16 @@ class AttentionForm:
         """Whether heads move positions along with tokens: only where they are part of the residual stream."""
         return self.positions == "standard"
 
+    def window(self, layer: int) -> int | None:
+        """Return how many keys a query of a layer sees, itself included; None: all before it."""
+        return self.windows[layer] if self.windows else None
+
     def hidden(self, layer: int, n_positions: int, *, device: torch.device | None = None) -> Bool[Tensor, "query key"]:
         """Return which keys a query of a layer cannot see."""
         steps = torch.arange(n_positions, device=device)
         back = steps.unsqueeze(1) - steps.unsqueeze(0)
         hidden = torch.zeros_like(back, dtype=torch.bool) if self.bidirectional else back < 0
-        window = self.windows[layer] if self.windows else None
+        window = self.window(layer)
         return hidden if window is None else hidden | (back >= window)
 
     def rotation(

@@ -41,8 +41,9 @@ def attribute(
     total = torch.zeros_like(values)
     for k in range(points):
         s = (k + 0.5) / points
-        scaled = (kept * s**2).requires_grad_()
-        loss = cross_entropy(surrogate.logits(scaled, batch, reads=reads), batch)
+        with torch.enable_grad():  # many notebooks turn gradients off in their first cell
+            scaled = (kept * s**2).requires_grad_()
+            loss = cross_entropy(surrogate.logits(scaled, batch, reads=reads), batch)
         (gradient,) = torch.autograd.grad(loss, scaled)
         total += gradient * (2 * s / points)
     return -total * kept

@@ -105,7 +105,8 @@ class CoordinateSpace:
     def active(self) -> Bool[Tensor, " coordinate"]:
         """Which coordinates can act at all.
 
-        A query read directly never sees a key ahead of it (offset < 0), unless attention is bidirectional. Positions
+        A query read directly never sees a key ahead of it (offset < 0), unless attention is bidirectional; in a layer
+        with a window, both read directly are never as far apart as the window. Positions
         that are not part of the stream (rotary, ALiBi, shortformer) act between the rows themselves: directly only.
         """
         mask = torch.ones(self.size, dtype=torch.bool)
@@ -119,6 +120,8 @@ class CoordinateSpace:
                     offsets[0, 0] = direct
                 if not self.form.bidirectional:
                     offsets[0, :, : self.n_positions - 1] = False
+                if window := self.form.window(block.head.layer):  # type: ignore[union-attr]
+                    offsets[0, 0, self.n_positions - 1 + window :] = False
         return mask
 
     @property

@@ -32,6 +32,7 @@ class Evidence:
     Attributes:
         model: the model as it is.
         projection: the surrogate with all coordinates.
+        surrogate: the surrogate with the circuit's units alone.
         circuit: the real model with every coordinate outside the circuit removed (sufficiency).
         without_circuit: the real model with the circuit's units removed (necessity).
         without_all: the real model with every coordinate removed: what is left is only what no coordinate explains.
@@ -41,6 +42,7 @@ class Evidence:
 
     model: Score
     projection: Score
+    surrogate: Score
     circuit: Score
     without_circuit: Score
     without_all: Score
@@ -89,6 +91,7 @@ def gather_evidence(model: LensModel, circuit: Circuit, batch: Batch) -> Evidenc
     return Evidence(
         model=model_score,
         projection=in_surrogate(nothing),
+        surrogate=in_surrogate(everything & ~mask),
         circuit=in_model(everything & ~mask),
         without_circuit=in_model(mask) if circuit.units else model_score,
         without_all=in_model(everything),

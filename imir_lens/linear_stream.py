@@ -13,7 +13,7 @@ by position. So tokens get an effective embedding, what heads bring passes the M
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from imir_lens.lens_model import LensModel
@@ -67,10 +67,10 @@ def measure_stream(model: LensModel, batch: Batch) -> LinearStream | None:
     logits, cache = inside.run_with_cache(batch.tokens, _names(weights))
     tokens, queries = batch.tokens, batch.tokens.gather(1, batch.queries)[batch.mask]
 
-    def everywhere(x: Float[Tensor, "context position width"]) -> Float[Tensor, "row width"]:
+    def everywhere(x: Shaped[Tensor, "context position width"]) -> Shaped[Tensor, "row width"]:
         return x.flatten(0, 1)
 
-    def at_queries(x: Float[Tensor, "context position width"]) -> Float[Tensor, "row width"]:
+    def at_queries(x: Shaped[Tensor, "context position width"]) -> Shaped[Tensor, "row width"]:
         return x.gather(1, batch.queries.unsqueeze(2).expand(-1, -1, x.shape[2]))[batch.mask]
 
     # In the last layer, and after it, only the queries' rows are read.

@@ -258,6 +258,8 @@ def _project_head(
     else:
         offsets = tokens.new_zeros(len(tokens), len(tokens), 2 * space.n_positions - 1)
         offsets[0, 0] = position_kernel(weights, stream, head, space.n_positions, space.query_positions)
+    if window := space.form.window(head.layer):
+        offsets[0, 0, space.n_positions - 1 + window :] = torch.nan  # no pair of rows is that far apart
     offsets = fix_offset_gauge(offsets, ahead=space.form.bidirectional)
     return torch.cat([tokens, offsets], dim=2), bias
 

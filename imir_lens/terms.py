@@ -232,8 +232,16 @@ def score_terms(
     score = score.expand(-1, n_rows, -1)
     if space.form.moves_positions:
         return score
-    kernel = space.block("score", head).view(values)[0, 0, n_tokens:][_shift(n_positions, values.device)]
+    kernel = position_terms(space, values, head)
     return score + (kernel if rows is None else kernel[rows])
+
+
+def position_terms(
+    space: CoordinateSpace, values: Float[Tensor, " coordinate"], head: Head
+) -> Float[Tensor, "query key"]:
+    """Return what a head's directly read offsets add between rows: `κ(i − j)`."""
+    kernel = space.block("score", head).view(values)[0, 0, len(space.relations.names) :]
+    return kernel[_shift(space.n_positions, values.device)]
 
 
 def _shift(n_positions: int, device: torch.device) -> Int[Tensor, "query key"]:

@@ -29,20 +29,11 @@ def logits_of(weights: CircuitWeights, model: ImirTransformer, tokens: Int[Tenso
     if form.positions == "standard":
         x = x + weights.W_pos[:n]
     for layer in range(weights.n_layers):
-        read = _divided(x, model.cfg, centred=form.norm == "LN")
+        read, _ = divided(x, model.cfg, centred=form.norm == "LN")
         written = weights.b_O[layer].expand_as(x)
         for head in range(weights.n_heads):
-            q, k, v = (
-                read @ getattr(weights, f"W_{part}")[layer, head] + getattr(weights, f"b_{part}")[layer, head]
-                for part in "QKV"
-            )
-            if form.positions == "shortformer":
-                assert weights.pos_Q is not None and weights.pos_K is not None
-                q, k = q + weights.pos_Q[layer, head, :n], k + weights.pos_K[layer, head, :n]
-            if form.positions == "rotary":
-                cos, sin = (table.to(q) for table in form.rotation(layer, n, weights.d_head))
-                q, k = (y * cos + form.turned(y) * sin for y in (q, k))
-            scores = soft_capped(q @ k.mT / weights.scale, form.score_cap)
+            v = read @ weights.W_V[layer, head] + weights.b_V[layer, head]
+            scores = soft_capped(seen_by(weights, read, layer, head), form.score_cap)
             if form.positions == "alibi":
                 scores = scores + alibi_bias(weights.n_heads, n)[head]
             pattern = scores.masked_fill(form.hidden(layer, n), -torch.inf).softmax(-1)
@@ -52,15 +43,34 @@ def logits_of(weights: CircuitWeights, model: ImirTransformer, tokens: Int[Tenso
             block = model.blocks[layer]
             x = x + block.mlp(block.ln2(before if form.mlp == "beside" else x))
     centred = form.norm == "LN" and not model.cfg.final_rms
-    read = _divided(x, model.cfg, centred=centred)
+    read, _ = divided(x, model.cfg, centred=centred)
     return soft_capped(read @ weights.W_U + weights.b_U, form.logit_cap)
 
 
-def _divided(x: Float[Tensor, "*rows d_model"], config: TransformerConfig, *, centred: bool) -> Tensor:
+def seen_by(weights: CircuitWeights, read: Float[Tensor, "context position d_model"], layer: int, head: int) -> Tensor:
+    """A head's `q·k / scale` for all pairs of positions."""
+    form, n = weights.form, read.shape[1]
+    q = read @ weights.W_Q[layer, head] + weights.b_Q[layer, head]
+    k = read @ weights.W_K[layer, head] + weights.b_K[layer, head]
+    if form.positions == "shortformer":
+        assert weights.pos_Q is not None
+        assert weights.pos_K is not None
+        q, k = q + weights.pos_Q[layer, head, :n], k + weights.pos_K[layer, head, :n]
+    if form.positions == "rotary":
+        cos, sin = (table.to(q) for table in form.rotation(layer, n, weights.d_head))
+        q, k = (y * cos + form.turned(y) * sin for y in (q, k))
+    return q @ k.mT / weights.scale
+
+
+def divided(
+    x: Float[Tensor, "*rows d_model"], config: TransformerConfig, *, centred: bool
+) -> tuple[Tensor, Float[Tensor, "*rows"]]:
+    """The stream as norms hand it on but for their weights, and what it was multiplied by."""
     if config.normalization_type is None:
-        return x
+        return x, torch.ones_like(x[..., 0])
     y = x - x.mean(-1, keepdim=True) if centred else x
-    return x / (y.pow(2).mean(-1, keepdim=True) + config.eps).sqrt()
+    inverse = 1 / (y.pow(2).mean(-1) + config.eps).sqrt()
+    return x * inverse.unsqueeze(-1), inverse
 
 
 def _random(model: ImirTransformer, generator: torch.Generator) -> ImirTransformer:

@@ -54,6 +54,7 @@ def evidence(found: Circuit, **changes: object) -> Evidence:
     whole = Evidence(
         model=GOOD,
         projection=GOOD,
+        surrogate=GOOD,
         circuit=GOOD,
         without_circuit=GONE,
         without_all=GONE,

@@ -52,6 +52,7 @@ def report_data(analysis: Analysis, *, command: str) -> dict[str, Any]:
             "test_seed": analysis.seed + 1,
             "model": evidence.model.as_dict(),
             "projection": evidence.projection.as_dict(),
+            "surrogate": evidence.surrogate.as_dict() if found else None,
             "circuit": evidence.circuit.as_dict() if found else None,
             "without_circuit": evidence.without_circuit.as_dict() if found else None,
             "chance_ablated": evidence.without_all.as_dict(),

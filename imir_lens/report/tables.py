@@ -93,6 +93,7 @@ def separate_table(report: Mapping[str, Any]) -> Table | None:
 _EVALUATED: Final = {
     "model": ("model", "the model as it is"),
     "projection": ("surrogate", "a model made of all the coordinates, nothing else"),
+    "surrogate": ("circuit's surrogate", "a model made of the circuit's coordinates alone"),
     "circuit": ("circuit only", "the model with everything outside the circuit's coordinates removed"),
     "without_circuit": ("without circuit", "the model with the circuit's units removed"),
     "chance_ablated": ("nothing kept", "the model with every coordinate removed; what faithfulness counts from"),
