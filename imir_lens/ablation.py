@@ -51,6 +51,7 @@ def ablate(
 
     Raises:
         CoordinateError: when an id is unknown, or nothing that is not already zero would be removed.
+        UnsupportedModelError: when editing the model's patterns does not change its logits.
     """
     removed = torch.zeros(coordinates.space.size, dtype=torch.bool)
     if identifiers:
@@ -63,8 +64,20 @@ def ablate(
 def ablate_mask(
     model: LensModel, coordinates: Coordinates, removed: Bool[Tensor, " coordinate"], batch: Batch
 ) -> Float[Tensor, "context query vocab"]:
-    """Return the model's logits at the queries without the coordinates of a mask (possibly none)."""
+    """Return the model's logits at the queries without the coordinates of a mask (possibly none).
+
+    Args:
+        model: the model the coordinates were projected from.
+        coordinates: its coordinates.
+        removed: what to remove.
+        batch: contexts.
+
+    Raises:
+        UnsupportedModelError: when editing the model's patterns does not change its logits.
+    """
     removed = removed.to(coordinates.values.device)
+    if not model.hooks_proved:
+        model.check_hook_effect(batch.tokens[:4])  # an edit that goes nowhere would make everything look harmless
     parts = []
     for part in contexts_in_chunks(batch, coordinates.space, n_paths=len(coordinates.space.paths)):
         run = _AblatedRun(coordinates, removed, part, model.weights)

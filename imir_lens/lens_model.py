@@ -62,6 +62,9 @@ class LensModel:
         }
         self.twin = twin
 
+    #: Whether an edit of every layer's patterns was seen to change the logits.
+    hooks_proved = False
+
     def on_twin(self) -> "LensModel":
         """Return the same weights opened as an ImirTransformer in full precision, whose parts can be looked into.
 
@@ -147,7 +150,9 @@ class LensModel:
             pattern, value = f"blocks.{layer}.attn.hook_pattern", f"blocks.{layer}.attn.hook_v"
             plain, cache = self.run_with_cache(tokens, [pattern, value])
             edited = self.run_with_hooks(tokens, [(pattern, lambda p, hook: torch.zeros_like(p))])
-            mixed = torch.einsum("chqk,ckhd->cqhd", cache[pattern], cache[value])
+            shared_by = cache[pattern].shape[1] // cache[value].shape[2]  # heads to a group of values
+            values = cache[value].repeat_interleave(shared_by, dim=2)
+            mixed = torch.einsum("chqk,ckhd->cqhd", cache[pattern].to(values), values)
             # A concatenated stream is narrower in lower layers than the view's W_O, which is padded with zeros.
             written = torch.einsum("cqhd,hdm->cqm", mixed, self.weights.W_O[layer, :, : mixed.shape[-1]].to(mixed))
             # A write below float32's resolution of the stream cannot change the logits even where edits work.
@@ -156,6 +161,8 @@ class LensModel:
                     f"editing {pattern!r} does not change the logits of this {self.info['family']}, though layer "
                     f"{layer} writes to the residual stream: its hooks are not connected, so nothing can be ablated"
                 )
+
+        self.hooks_proved = True
 
     def _check(self, tokens: Tensor) -> None:
         if tokens.shape[1] > self.weights.n_ctx:

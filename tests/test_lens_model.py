@@ -15,6 +15,7 @@ from live import (
 )
 from torch import Tensor, nn
 
+from imir_lens.ablation import ablate
 from imir_lens.checkpoints import load_checkpoint, load_transformer
 from imir_lens.compat import HookedRootModule, HookPoint
 from imir_lens.errors import OptionError, UnsupportedModelError
@@ -22,6 +23,8 @@ from imir_lens.lens_model import LensModel, open_model
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.disentangled import DisentangledConfig, DisentangledTransformer
 from imir_lens.models.transformer import ImirTransformer
+from imir_lens.projector import ImirProjector
+from imir_lens.tasks import make_task
 from imir_lens.weights import WEIGHT_NAMES as NAMES
 from imir_lens.weights import CircuitWeights
 
@@ -274,6 +277,19 @@ def test_a_model_that_ignores_edits_is_caught(contexts: Tensor) -> None:
     assert opened.logits(contexts).abs().max() > 5
     with pytest.raises(UnsupportedModelError, match=r"editing 'blocks.0.attn.hook_pattern' does not change the logits"):
         opened.check_hook_effect(contexts[:4])
+
+
+def test_nothing_is_ablated_in_a_model_that_throws_edits_away(contexts: Tensor) -> None:
+    task = make_task("recall")
+    batch = task.sample(8, torch.Generator().manual_seed(0))
+    inner = load_transformer(RECALL)
+    coordinates = ImirProjector.for_task(task).fit(open_model(inner).weights).coordinates_
+    works, broken = open_model(inner), open_model(_Disconnected(inner))
+    ablate(works, coordinates, ["L1H0/score/q:res/k:L0H0/same"], batch)
+    assert works.hooks_proved
+    with pytest.raises(UnsupportedModelError, match=r"editing 'blocks.0.attn.hook_pattern' does not change the logits"):
+        ablate(broken, coordinates, ["L1H0/score/q:res/k:L0H0/same"], batch)
+    assert not broken.hooks_proved
 
 
 def test_layers_that_write_nothing_are_not_blamed(contexts: Tensor) -> None:
