@@ -12,8 +12,11 @@ from imir_lens.checkpoints import save_checkpoint
 from imir_lens.errors import OptionError
 from imir_lens.evaluation import at_queries
 from imir_lens.lens_model import open_model
+from imir_lens.linear_stream import measure_stream
 from imir_lens.model_vocabulary import ModelInVocabulary, restricted
+from imir_lens.models.config import TransformerConfig
 from imir_lens.models.transformer import ImirTransformer
+from imir_lens.projector import ImirProjector
 from imir_lens.vocabulary import TaskVocabulary
 
 D_VOCAB = 150
@@ -122,6 +125,25 @@ def test_the_circuit_is_found_with_the_numbers_of_the_small_model(small, large):
     for one, other in ((among.evidence.model, alone.evidence.model), (among.evidence.circuit, alone.evidence.circuit)):
         assert one.as_dict() == pytest.approx(other.as_dict(), abs=1e-5)
     assert among.evidence.without_circuit.loss == pytest.approx(alone.evidence.without_circuit.loss, abs=1e-4)
+
+
+@pytest.mark.parametrize("positions", ["standard", "rotary"])
+def test_a_model_with_norms_and_mlps_has_the_coordinates_of_the_small_model(positions):
+    config = TransformerConfig(
+        d_model=12, d_head=6, n_heads=2, n_layers=2, n_ctx=16, d_vocab=len(IDS), d_mlp=24, act_fn="gelu",
+        normalization_type="LN", positional_embedding_type=positions, initializer_range=0.5,
+    )  # fmt: skip
+    small = ImirTransformer(config)
+    view, batch = seen_in(among_others(small, IDS), IDS), BUILT.batch(64)
+    opened = open_model(small)
+    (alone, stream), (among, seen) = ((model, measure_stream(model, batch)) for model in (opened, view))
+    torch.testing.assert_close(seen.means, stream.means, atol=1e-5, rtol=1e-4)
+    values = [
+        ImirProjector.for_task(BUILT.task).fit(model.weights, means).coordinates_.values
+        for model, means in ((alone, stream), (among, seen))
+    ]
+    assert float(values[0].abs().max()) > 0.1
+    torch.testing.assert_close(values[1], values[0], atol=1e-4, rtol=1e-4)
 
 
 def test_nothing_is_found_in_tokens_that_have_no_part_in_it(large):
