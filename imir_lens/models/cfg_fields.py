@@ -106,8 +106,7 @@ def as_hooked_transformer(cfg: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         UnsupportedModelError: for a native cfg with `use_attn_scale=False`, `use_local_attn=True` or
-            `parallel_attn_mlp=True`, as what it asks for is not what it computes, and with `gated_mlp=True`, as it has
-            no biases there.
+            `parallel_attn_mlp=True`, as what it asks for is not what it computes.
     """
     if cfg.get("architecture") != NATIVE:
         return dict(cfg)
@@ -125,10 +124,5 @@ def as_hooked_transformer(cfg: Mapping[str, Any]) -> dict[str, Any]:
         raise UnsupportedModelError(
             "cfg sets parallel_attn_mlp=True for a TransformerLens native model, which ignores it: its MLPs come after "
             "attention; set parallel_attn_mlp=False to load what it computes"
-        )
-    if cfg.get("gated_mlp") and not cfg.get("attn_only"):
-        raise UnsupportedModelError(
-            "cfg sets gated_mlp=True for a TransformerLens native model, whose gated MLPs have no biases: expected a "
-            "HookedTransformer's, with b_in and b_out"
         )
     return {**cfg, "rotary_adjacent_pairs": True}

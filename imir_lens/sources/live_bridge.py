@@ -31,7 +31,9 @@ def state_and_config_of_bridge(bridge: Any) -> tuple[dict[str, Tensor], Transfor
     if getattr(bridge.cfg, "architecture", None) == NATIVE:
         native = TransformerConfig.from_dict(config_from_bridge(bridge.cfg.to_dict()))
         groups = native.n_key_value_heads
-        return state_from_bridge(bridge.state_dict(), n_heads=native.n_heads, n_key_value_heads=groups), native
+        own = state_from_bridge(bridge.state_dict(), n_heads=native.n_heads, n_key_value_heads=groups)
+        # A native gated MLP has no biases.
+        return with_zero_biases(own, native.to_dict()) if native.gated_mlp else own, native
     hugging_face: Any = getattr(getattr(bridge, "original_model", None), "config", None)
     if not hasattr(hugging_face, "to_dict"):
         raise UnsupportedModelError(

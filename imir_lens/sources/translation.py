@@ -13,6 +13,7 @@ from imir_lens.models.config import TransformerConfig
 from imir_lens.sources.hugging_face import convert, is_hugging_face
 from imir_lens.sources.name_maps import read_name_map, recognise
 from imir_lens.sources.named_weights import translate, without_prefixes
+from imir_lens.sources.zero_biases import with_zero_biases
 from imir_lens.state_dicts import infer_config
 
 _HUGGING_FACE_NAMES = ("transformer.", "gpt_neox.", "model.")
@@ -82,7 +83,9 @@ def _from_bridge(
     heads = _count(settings, "n_heads", name=name)
     grouped = settings.get("n_key_value_heads") is not None
     groups = _count(settings, "n_key_value_heads", name=name) if grouped else None
-    return state_from_bridge(state, n_heads=heads, n_key_value_heads=groups), settings
+    translated = state_from_bridge(state, n_heads=heads, n_key_value_heads=groups)
+    # A native gated MLP has no biases.
+    return with_zero_biases(translated, settings) if settings.get("gated_mlp") else translated, settings
 
 
 def _count(settings: Mapping[str, Any], key: str, *, name: str) -> int:

@@ -196,9 +196,7 @@ def test_a_native_cfg_is_read_as_what_a_native_model_computes():
     for name, value in {"use_attn_scale": False, "parallel_attn_mlp": True, "use_local_attn": True}.items():
         with pytest.raises(UnsupportedModelError, match=rf"^cfg sets {name}={value} .* native model, which ignores it"):
             TransformerConfig.from_dict({**native, name: value})
-    with pytest.raises(UnsupportedModelError, match=r"^cfg sets gated_mlp=True .* native model, .* have no biases"):
-        TransformerConfig.from_dict({**native, "gated_mlp": True})
-    assert TransformerConfig.from_dict({**native, "gated_mlp": True, "attn_only": True}).attn_only
+    assert TransformerConfig.from_dict({**native, "gated_mlp": True}).gated_mlp
 
 
 @pytest.mark.parametrize("name", ["attn_scores_soft_cap", "output_logits_soft_cap"])
