@@ -67,6 +67,8 @@ def token_moments(
     """
     weights = lens.weights
     n_sources = 1 if weights.form.mlp == "none" or weights.n_layers == 1 else 2
+    if n_sources == 2:
+        lens = lens.on_twin()  # bridges differ in what they call the parts of a block
     zero = weights.W_E.new_zeros((), dtype=torch.float64)
     width, n_tokens = weights.d_model, weights.d_vocab
     first = zero.repeat(n_sources + 1, width)  # the unembedding's columns come last

@@ -8,7 +8,7 @@ from imir_lens.figures.style import number, svg
 
 _LEVELS: Final = 12
 _ABOVE: Final = 46.0
-_LEFT: Final = 30.0
+_LEFT: Final = 40.0
 _GAP: Final = 26.0
 
 
@@ -36,7 +36,7 @@ def head_maps(data: Mapping[str, Any]) -> str:
     step = max(1, -(-n_layers // 10))
     for layer in range(0, n_layers, step):
         parts.append(words(_LEFT - 6, _ABOVE + (layer + 0.5) * cell + 4, str(layer), "muted", anchor="end", size=10.5))
-    parts.append(words(10, _ABOVE + high / 2, "layer", "muted", anchor="middle", size=10.5, turn=-90))
+    parts.append(words(12, _ABOVE + high / 2, "layer", "muted", anchor="middle", size=10.5, turn=-90))
     parts.append(words(_LEFT, _ABOVE + high + 18, "head →", "muted", size=10.5))
     return svg(
         _LEFT + len(panels) * (wide + _GAP),

@@ -1,6 +1,6 @@
 """The tables of an atlas, as text: HTML and Markdown show the same ones, and the CSV all numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from imir_lens.figures.style import number
@@ -8,6 +8,7 @@ from imir_lens.report.summary import KeyNumber
 from imir_lens.report.tables import Column, Table
 
 MISSING: Final = number(None)
+MOST: Final = 40  # heads named in one cell
 NAMES: Final = {
     "previous_token": "previous token",
     "induction": "induction",
@@ -54,9 +55,14 @@ def labels_table(data: Mapping[str, Any]) -> Table:
             heads = [head["head"] for head in data["heads"] if _has(head, name, source)]
             known = name != {"weights": "sink", "patterns": "copying"}[source]
             measured = known and (source == "weights" or data["data"] is not None)
-            row.append((" ".join(heads) or "none") if measured else MISSING)
+            row.append(_listed(heads) if measured else MISSING)
         table.rows.append(row)
     return table
+
+
+def _listed(heads: Sequence[str]) -> str:
+    """Name the heads, or count them where there are too many to read."""
+    return (" ".join(heads) or "none") if len(heads) <= MOST else f"{len(heads)} heads"
 
 
 def heads_table(data: Mapping[str, Any], *, labelled_only: bool = False) -> Table:
