@@ -137,6 +137,8 @@ def run_analysis(
             f"{projector.n_cut_} of {projector.n_cut_ + len(projector.space_.paths)} paths were cut; "
             f"no coordinate that reads through them exceeds {projector.cut_:.3g}."
         )
+    if not projector.looked_at_all_:
+        notes.append("The model has too many paths to look at: those of two heads were grown from the best of one.")
     if separate:
         notes.append(
             f"{len(separate)} circuits without a common unit each do the task alone in the surrogate; what is called "

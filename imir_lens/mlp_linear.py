@@ -11,7 +11,7 @@ where a is the slope that the activation gives to the projection W: `act'(x̂ W 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from imir_lens.models.block import Block
@@ -19,6 +19,7 @@ from imir_lens.models.gated_mlp import GatedMLP
 from imir_lens.models.mlp import MLP
 from imir_lens.models.norms import Norm
 
+_MASSIVE = 4.0  # times the median norm
 _SOLU_ROWS = 256  # solu mixes its units: its Jacobian is taken row by row
 
 
@@ -30,7 +31,8 @@ class MlpParts:
         tokens: for each token.
         positions: for each position, the mean over positions taken off; None where the stream holds no positions.
         carry: J, the mean Jacobian: what is brought by heads passes as `z J`.
-        explained: share of the variance of its output, over the rows, that the three parts explain.
+        explained: share of the variance of its output, over the rows, that the three parts explain; negative where
+            they are worse than a constant.
     """
 
     tokens: Float[Tensor, "vocab d_model"]
@@ -61,6 +63,8 @@ def split_mlp(
         n_positions: length of the contexts; 0 when the stream holds no positions.
     """
     added = _apply(block, entering)
+    usual = _usual(entering) & _usual(added)
+    entering, brought, added, tokens, positions = (x[usual] for x in (entering, brought, added, tokens, positions))
     carry = mean_jacobian(block, entering)
     rest = (entering - embedding[tokens]).mean(0)
     by_token = _apply(block, embedding + rest) - brought.mean(0) @ carry
@@ -72,6 +76,12 @@ def split_mlp(
         left = left - by_position[positions]
     total = float((added - added.mean(0)).square().sum())
     return MlpParts(by_token, by_position, carry, 1 - float(left.square().sum()) / total if total > 0 else 1.0)
+
+
+def _usual(rows: Float[Tensor, "row d_model"]) -> Bool[Tensor, " row"]:
+    """Which rows are not massive activations, such as language models keep at the first token: means would be theirs."""
+    size = rows.norm(dim=1)
+    return size <= _MASSIVE * size.median()
 
 
 def mean_jacobian(block: Block, entering: Float[Tensor, "row d_model"]) -> Float[Tensor, "d_model d_model"]:

@@ -28,6 +28,7 @@ from imir_lens.errors import CoordinateError, NotFittedError
 from imir_lens.head_factors import head_factors
 from imir_lens.ids import Head, Path
 from imir_lens.linear_stream import LinearStream
+from imir_lens.path_choice import choose_paths, is_too_large
 from imir_lens.paths import PathTable
 from imir_lens.position_kernels import position_kernel, rotations
 from imir_lens.relation_means import (
@@ -60,6 +61,8 @@ class ImirProjector:
         coordinates_: the fitted model's coordinates.
         cut_: largest coordinate that reads through a path that was cut (0 when none was).
         n_cut_: number of paths cut.
+        looked_at_all_: whether every path was projected before the cut; in a model that has too many, longer paths were
+            grown from the best shorter ones only (see `imir_lens.path_choice`), and the cut bounds only those seen.
     """
 
     def __init__(
@@ -100,6 +103,10 @@ class ImirProjector:
             CoordinateError: when the model's vocabulary or context is too small for the task, or it needs a stream.
         """
         self._check(weights, stream)
+        n_relations = len(self.relations.names) + 2 * self.n_positions - 1
+        if is_too_large(weights, n_relations, self.max_depth):
+            return self._fit_chosen(weights, stream, n_relations)
+        self.looked_at_all_ = True
         table = PathTable.full(weights.n_layers, weights.n_heads, max_depth=self.max_depth)
         space = self._space(table, weights, stream)
         coordinates = _project(space, weights, stream)
@@ -114,6 +121,24 @@ class ImirProjector:
             space = self._space(kept, weights, stream)
             coordinates = _project(space, weights, stream)
         self.space_, self.coordinates_, self._weights, self._stream = space, coordinates, weights, stream
+        return self
+
+    def _fit_chosen(self, weights: CircuitWeights, stream: LinearStream | None, n_relations: int) -> "ImirProjector":
+        choice = choose_paths(
+            weights,
+            stream,
+            self.relations,
+            self.n_positions,
+            self.query_positions,
+            n_relations=n_relations,
+            max_paths=self.max_paths,
+            min_coordinate=self.min_coordinate,
+        )
+        self.looked_at_all_ = False
+        self.cut_, self.n_cut_ = choice.reach, choice.seen - len(choice.table)
+        self.space_ = self._space(choice.table, weights, stream)
+        self.coordinates_ = _project(self.space_, weights, stream)
+        self._weights, self._stream = weights, stream
         return self
 
     @property
