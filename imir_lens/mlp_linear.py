@@ -79,7 +79,7 @@ def split_mlp(
 
 
 def _usual(rows: Float[Tensor, "row d_model"]) -> Bool[Tensor, " row"]:
-    """Which rows are not massive activations, such as language models keep at the first token: means would be theirs."""
+    """Which rows are no massive activations, as language models have at the first token: all means would be theirs."""
     size = rows.norm(dim=1)
     return size <= _MASSIVE * size.median()
 

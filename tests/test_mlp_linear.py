@@ -89,3 +89,16 @@ def test_what_is_not_linear_is_not_explained(generator: torch.Generator) -> None
     alone = split_mlp(block, embedding[tokens], 0 * brought, tokens, positions, embedding, n_positions=0)
     assert alone.explained == pytest.approx(1, abs=1e-9)
     torch.testing.assert_close(alone.tokens, block.mlp(embedding.unsqueeze(0)).squeeze(0))
+
+
+@torch.no_grad()
+def test_a_massive_activation_does_not_make_the_means(generator: torch.Generator) -> None:
+    block = block_of(generator, act_fn="gelu", normalization_type="LN")
+    tokens, positions, embedding, _, brought = _rows(generator)
+    entering = embedding[tokens] + brought
+    usual = split_mlp(block, entering[1:], brought[1:], tokens[1:], positions[1:], embedding, n_positions=0)
+    entering[0], brought[0] = 1e4, 1e4
+    massive = split_mlp(block, entering, brought, tokens, positions, embedding, n_positions=0)
+    torch.testing.assert_close(massive.carry, usual.carry)
+    torch.testing.assert_close(massive.tokens, usual.tokens)
+    assert (usual.tokens - usual.tokens.mean(0)).abs().max() > 0.1
