@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from benchmarks import causal, detection, elimination, planted, sampling, stability, surrogate_forward, trained
+from benchmarks import atlas, causal, detection, elimination, planted, sampling, stability, surrogate_forward, trained
 from benchmarks.measure import record
 from benchmarks.partial import PartialRows
 
@@ -17,9 +17,16 @@ BENCHMARKS = {
     "stability": stability.run,
     "trained": trained.run,
     "causal": causal.run,
+    "atlas": atlas.run,
 }
 # How to sum up a benchmark whose rows are too many to print.
-TABLES = {"planted": planted.tables, "stability": stability.tables, "trained": trained.tables, "causal": causal.tables}
+TABLES = {
+    "planted": planted.tables,
+    "stability": stability.tables,
+    "trained": trained.tables,
+    "causal": causal.tables,
+    "atlas": atlas.tables,
+}
 _SEED = 0
 
 

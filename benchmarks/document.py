@@ -12,7 +12,7 @@ from benchmarks.measure import RESULTS
 from benchmarks.page_tables import markdown_table
 
 # These have pages of their own, with what the figures mean.
-PAGES = {"trained": "findings.md", "causal": "causal_experiments.md"}
+PAGES = {"trained": "findings.md", "causal": "causal_experiments.md", "atlas": "language_models.md"}
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 _INTRODUCTION = """\
