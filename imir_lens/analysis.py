@@ -11,15 +11,17 @@ from imir_lens.evaluation import Score, bayes_score, chance_score
 from imir_lens.evidence import Evidence, gather_evidence
 from imir_lens.explained import Capture, Explained, capture, explain
 from imir_lens.heads import HeadSummary, summarise_heads
+from imir_lens.kinds import KindRemoval, remove_by_kind
 from imir_lens.lens_model import LensModel
 from imir_lens.linear_stream import measure_stream
 from imir_lens.projector import ImirProjector
 from imir_lens.redundancy import Sufficiency, separate_circuits, verify_separate
 from imir_lens.tasks.base import Batch, Task
-from imir_lens.verdict import Verdict, judge
+from imir_lens.verdict import Verdict, does_task, judge
 
 SEARCH_CONTEXTS = 256
 BOOTSTRAPS = 10
+_KIND_CONTEXTS = 128
 _MOST_CONTEXTS = 1_000_000
 # Paths whose coordinates are float32 rounding are not worth a note when they are cut.
 _ROUNDING = 1e-4
@@ -37,6 +39,7 @@ class Analysis:
         circuit: detected on the search contexts.
         evidence: ablations on the test contexts.
         separate: circuits without a common unit that each do the task alone, with the test of each; empty below two.
+        kinds: where no circuit was found in a model that does the task: what removing all coordinates of a kind costs.
         explained: variance explained on the test contexts.
         captured: patterns, scores and logits of the model on the first 128 test contexts.
         heads: one row a head.
@@ -53,6 +56,7 @@ class Analysis:
     circuit: Circuit
     evidence: Evidence
     separate: tuple[Sufficiency, ...]
+    kinds: tuple[KindRemoval, ...]
     explained: Explained
     captured: Capture
     heads: list[HeadSummary]
@@ -91,12 +95,7 @@ def run_analysis(
         CoordinateError: when the task's vocabulary or length does not fit the model.
         UnsupportedModelError: when edits at the model's hooks have no effect.
     """
-    if not 1 <= contexts <= _MOST_CONTEXTS:
-        raise OptionError(f"contexts must lie between 1 and {_MOST_CONTEXTS}, got {contexts}")
-    if not 0 < budget < 1:
-        raise OptionError(f"budget must lie between 0 and 1, got {budget}")
-    if bootstraps < 0:
-        raise OptionError(f"bootstraps must not be negative, got {bootstraps}")
+    check_options(contexts=contexts, budget=budget, bootstraps=bootstraps)
     search_batch = _sample(task, min(contexts, SEARCH_CONTEXTS), seed, model.device)
     progress("project the weights")
     projector = ImirProjector.for_task(task)
@@ -131,6 +130,9 @@ def run_analysis(
         stability = bootstrap_jaccard(circuit, search_batch, n=bootstraps, generator=generator, stay=stay)
 
     bayes, chance = bayes_score(task, test_batch), chance_score(task, test_batch)
+    kinds: tuple[KindRemoval, ...] = ()
+    if not circuit.units and does_task(evidence.model, bayes, chance):
+        kinds = remove_by_kind(model, coordinates, test_batch[:_KIND_CONTEXTS], seed=seed)
     notes = []
     if projector.cut_ > _ROUNDING:
         notes.append(
@@ -152,6 +154,7 @@ def run_analysis(
         bayes=bayes,
         chance=chance,
         stability=stability,
+        kinds=kinds,
         notes=notes,
     )
     return Analysis(
@@ -162,6 +165,7 @@ def run_analysis(
         circuit=circuit,
         evidence=evidence,
         separate=separate,
+        kinds=kinds,
         explained=explained,
         captured=captured,
         heads=summarise_heads(coordinates, circuit, explained, captured.patterns, test_batch[:128]),
@@ -173,6 +177,20 @@ def run_analysis(
         search_batch=search_batch,
         test_batch=test_batch,
     )
+
+
+def check_options(*, contexts: int, budget: float, bootstraps: int) -> None:
+    """Check options of `run_analysis`, without an analysis.
+
+    Raises:
+        OptionError: when one is out of range.
+    """
+    if not 1 <= contexts <= _MOST_CONTEXTS:
+        raise OptionError(f"contexts must lie between 1 and {_MOST_CONTEXTS}, got {contexts}")
+    if not 0 < budget < 1:
+        raise OptionError(f"budget must lie between 0 and 1, got {budget}")
+    if bootstraps < 0:
+        raise OptionError(f"bootstraps must not be negative, got {bootstraps}")
 
 
 def _sample(task: Task, contexts: int, seed: int, device: torch.device) -> Batch:

@@ -97,8 +97,15 @@ def train(
             `resume`, is not this run), or the loss stops being a number.
         CheckpointError: when the state to resume from is damaged.
     """
-    _check(steps=steps, batch=batch, warmup=warmup, evaluate_every=evaluate_every, seed=seed)
-    _check_positive(learning_rate=learning_rate, weight_decay=weight_decay)
+    check_options(
+        steps=steps,
+        batch=batch,
+        warmup=warmup,
+        evaluate_every=evaluate_every,
+        seed=seed,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+    )
     staged = stages(task, curriculum)
     for_weights, for_contexts, for_held_out = _seeds(seed)
     if not isinstance(model, nn.Module):
@@ -107,7 +114,7 @@ def train(
     model = model if device is None else model.to(device)
     place = next(model.parameters()).device
     cfg = config_of(model)
-    _check_fits(cfg, task)
+    check_fits(cfg, task)
 
     options = {
         "steps": steps,
@@ -209,21 +216,32 @@ def _record(task: Task, cfg: Mapping[str, Any], options: dict[str, Any]) -> dict
     }
 
 
-def _check(**values: int) -> None:
-    for name, value in values.items():
+def check_options(*, learning_rate: float, weight_decay: float, **counts: int) -> None:
+    """Check options of `train`, without training.
+
+    Args:
+        learning_rate: as for `train`.
+        weight_decay: likewise.
+        counts: steps, batch, warmup, evaluate_every and seed.
+
+    Raises:
+        OptionError: when one is out of range.
+    """
+    for name, count in counts.items():
         least = 0 if name in ("warmup", "seed") else 1
-        if value < least:
-            raise OptionError(f"{name} must be at least {least}: found {value}")
-
-
-def _check_positive(**values: float) -> None:
-    for name, value in values.items():
-        zero = " or 0" if name == "weight_decay" else ""
+        if count < least:
+            raise OptionError(f"{name} must be at least {least}: found {count}")
+    for name, value, zero in (("learning_rate", learning_rate, ""), ("weight_decay", weight_decay, " or 0")):
         if not (0 < value < math.inf or (value == 0 and zero)):
             raise OptionError(f"{name} must be a positive number{zero}: found {value}")
 
 
-def _check_fits(cfg: Mapping[str, Any], task: Task) -> None:
+def check_fits(cfg: Mapping[str, Any], task: Task) -> None:
+    """Check that a model is large enough for a task.
+
+    Raises:
+        OptionError: naming the field that is too small.
+    """
     for name, needed in (("d_vocab", task.d_vocab), ("d_vocab_out", task.d_vocab), ("n_ctx", task.n_positions)):
         found = cfg.get(name, needed)
         if found not in (-1, None) and found < needed:
