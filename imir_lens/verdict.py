@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from imir_lens.detection import Circuit
 from imir_lens.evaluation import Score
 from imir_lens.evidence import Evidence
+from imir_lens.kinds import KindRemoval
 from imir_lens.mechanisms import mechanism_of
 
 LEVELS = ("weights only", "single ablation", "joint ablation", "sufficiency and necessity", "stability")
@@ -25,6 +26,7 @@ _SOLVES = 0.5  # share of the accuracy between chance and Bayes from which we sa
 _KEEPS = 0.5  # share of the model's accuracy over chance that must be lost (necessity) or kept (sufficiency)
 _COSTS = 0.05  # share of the model's loss gap to chance that a role's removal must cost to count
 _STABLE = 0.8  # mean Jaccard index over bootstrap samples
+_NOTICED = 0.05  # nats that removing all coordinates of a kind must cost at least, twice over, to be mentioned
 _WELL = 0.9  # share of the accuracy between chance and Bayes below which a model does the task "only in part"
 
 
@@ -47,6 +49,7 @@ def judge(
     bayes: Score,
     chance: Score,
     stability: float | None,
+    kinds: Sequence[KindRemoval] = (),
     notes: Sequence[str] = (),
 ) -> Verdict:
     """Judge a circuit by its evidence.
@@ -59,6 +62,7 @@ def judge(
         bayes: the optimal predictor's score on the same contexts.
         chance: the context-free predictor's score.
         stability: mean Jaccard index over bootstrap samples (None: not measured).
+        kinds: what removing all coordinates of a kind costs, where no circuit was found.
         notes: further reservations from the analysis (paths that were cut, say).
     """
     gain, most = evidence.model.accuracy - chance.accuracy, bayes.accuracy - chance.accuracy
@@ -66,7 +70,7 @@ def judge(
     level = _level(circuit, evidence, chance, gain, stability)
     model = f"accuracy {evidence.model.accuracy:.3f}; chance {chance.accuracy:.3f}, best possible {bayes.accuracy:.3f}"
     negative, held = None, LEVELS[0]
-    if gain <= 0 or gain < _SOLVES * most:
+    if not does_task(evidence.model, bayes, chance):
         negative = f"the model does not do {task} ({model}), so there is no mechanism to find."
     elif contexts < FEWEST_CONTEXTS:
         negative = f"{contexts} contexts are too few to tell; use at least {FEWEST_CONTEXTS}."
@@ -75,6 +79,7 @@ def judge(
         negative = (
             f"the model does {task} (accuracy {evidence.model.accuracy:.3f}), but the coordinates do not "
             f"name how (found: {found}; their surrogate reaches accuracy {evidence.projection.accuracy:.3f})."
+            f"{_partial(kinds, evidence)}"
         )
     elif level == "weights only":
         negative = (
@@ -100,6 +105,24 @@ def judge(
         f"with {'it' if count == 1 else 'them'} alone it is {evidence.circuit.accuracy:.3f}."
     )
     return Verdict(mechanism.name, level, text, tuple(caveats))
+
+
+def does_task(model: Score, bayes: Score, chance: Score) -> bool:
+    """Whether a model does a task: half of the way in accuracy from chance to the best possible."""
+    gain = model.accuracy - chance.accuracy
+    return gain > 0 and gain >= _SOLVES * (bayes.accuracy - chance.accuracy)
+
+
+def _partial(kinds: Sequence[KindRemoval], evidence: Evidence) -> str:
+    """Say which kinds of coordinates the model needs, and more than the same values elsewhere."""
+    needed = [
+        f"{one.kind} ({one.model.accuracy:.3f}; shuffled {one.shuffled.accuracy:.3f})"
+        for one in kinds
+        if one.model.loss - evidence.model.loss > 2 * max(one.shuffled.loss - evidence.model.loss, _NOTICED)
+    ]
+    if not needed:
+        return ""
+    return f" In part: accuracy falls when all coordinates of a kind are removed from the model: {', '.join(needed)}."
 
 
 def suffices(alone: Score, model: Score, chance: Score) -> bool:

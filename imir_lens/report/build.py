@@ -80,6 +80,15 @@ def report_data(analysis: Analysis, *, command: str) -> dict[str, Any]:
             ],
             "backups": list(circuit.backups),
             "separate": [_separate(one, analysis) for one in analysis.separate],
+            "kinds": [
+                {
+                    "kind": one.kind,
+                    "coordinates": one.coordinates,
+                    "removed": one.model.as_dict(),
+                    "shuffled": one.shuffled.as_dict(),
+                }
+                for one in analysis.kinds
+            ],
             "faithfulness": evidence.faithfulness if found else None,
             "completeness": evidence.completeness if found else None,
             "minimal": circuit.minimal,

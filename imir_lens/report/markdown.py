@@ -94,6 +94,9 @@ def render_markdown(report: Mapping[str, Any], *, figures: bool = True) -> str:
             parts += [f"{text(summary.separate_note(report))}\n", table(separate)]
     else:
         parts.append("No unit survived.\n")
+        kinds = tables.kinds_table(report)
+        if kinds is not None:
+            parts += [f"{summary.KINDS_NOTE}\n", table(kinds)]
     parts.append("## Which coordinates matter\n")
     parts.append(
         "Attribution: how much a coordinate accounts for of the fall of the surrogate's loss from no coordinates to "

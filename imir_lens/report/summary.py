@@ -73,6 +73,13 @@ def faithfulness_note(report: Mapping[str, Any]) -> str:
     )
 
 
+KINDS_NOTE = (
+    "The coordinates alone do not do the task, so no circuit could be searched for. What they name may be needed all "
+    "the same: here all coordinates of a kind are removed from the model at once, and, as a control, the same values "
+    "shuffled among them."
+)
+
+
 def separate_note(report: Mapping[str, Any]) -> str:
     """Say how many circuits are each sufficient; empty when there are not two separate ones."""
     found = report["circuit"].get("separate", [])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from imir_lens.figures.style import Real, number, visible
-from imir_lens.report.words import ROLE_MEANINGS
+from imir_lens.report.words import KINDS, ROLE_MEANINGS
 
 Kind = Literal["text", "number", "code", "role"]
 NATS: Final = "loss if removed (nats)"
@@ -70,6 +70,24 @@ def roles_table(report: Mapping[str, Any]) -> Table:
     for role in report["circuit"]["roles"]:
         row = [role["role"], ROLE_MEANINGS.get(role["role"].partition("_")[0], ""), "\n".join(role["units"])]
         table.rows.append([*row, *_both(role["loss_if_removed"]), *_both(role.get("accuracy_if_removed"))])
+    return table
+
+
+def kinds_table(report: Mapping[str, Any]) -> Table | None:
+    """The model without all coordinates of a kind; None where a circuit was found."""
+    found = report["circuit"].get("kinds", [])
+    if not found:
+        return None
+    groups = ("loss (nats)", "accuracy")
+    numbers = tuple(Column(side, "number", group) for group in groups for side in ("removed", "shuffled"))
+    table = Table(
+        "All coordinates of a kind, removed from the model",
+        (Column("kind"), Column("what it is"), Column("coordinates", "number"), *numbers),
+    )
+    for one in found:
+        row = [one["kind"], KINDS[one["kind"]], f"{one['coordinates']:,}"]
+        scores = [number(one[side][what]) for what in ("loss", "accuracy") for side in ("removed", "shuffled")]
+        table.rows.append([*row, *scores])
     return table
 
 

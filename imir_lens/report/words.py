@@ -155,3 +155,14 @@ def describe(identity: str, role: str, value: Real | None = None) -> str:
     """
     parsed = CoordinateId.parse(identity)
     return _score(parsed, role, value) if parsed.is_score else _readout(parsed, role, value)
+
+
+KINDS: Final = {
+    "offset": "attention at a fixed distance",
+    "match": "attention to the same token, through what heads have moved",
+    "associate": "attention to an associated token",
+    "class": "attention to a class of tokens",
+    "copy": "an attended token's own logit",
+    "recall": "an associated token's logit",
+}
+"""What the coordinates of a kind do."""
