@@ -170,6 +170,9 @@ def svg_css(theme: str) -> str:
         f".imir-svg .query{{fill:none;stroke:{ROLE_COLOURS[theme]['beta']};stroke-width:1.6}}",
         f".imir-svg .bar-out{{fill:{t['line']}}}",
         ".imir-svg .edge{fill:none;stroke-linecap:round}",
+        f".imir-svg .ink{{fill:none;stroke:{t['text']}}}",
+        f".imir-svg .halo{{fill:none;stroke:{t['page']};stroke-width:4.4;stroke-opacity:.75}}",
+        f".imir-svg .badge text{{stroke:{t['page']};stroke-width:3.2;stroke-opacity:.8;paint-order:stroke}}",
     ]
     for role, colour in ROLE_COLOURS[theme].items():
         rules += [
