@@ -27,10 +27,11 @@ def test_every_outcome_has_the_area_of_its_cells():
 
 def test_outcomes_are_told_by_a_letter_inside_their_region_too():
     drawing = phase_map(X, Y, CELLS, size=(120, 90), **WORDS)
-    letters = dict(re.findall(r'<g class="badge"><text[^>]*x="([\d.]+)"[^>]*>(\w)<', drawing))
-    assert sorted(letters.values()) == ["B", "I", "W"]
-    left_of = {letter: float(x) for x, letter in letters.items()}
-    assert left_of["I"] < left_of["W"]
+    found = re.findall(r'<g class="badge"><text[^>]*x="([\d.]+)" y="([\d.]+)"[^>]*>(\w)<', drawing)
+    places = {letter: (float(x), float(y)) for x, y, letter in found}
+    assert sorted(places) == ["B", "I", "W"]
+    assert places["I"][0] < places["W"][0]
+    assert places["B"][1] < places["I"][1]  # the first row is at the bottom
     missing = phase_map(X, Y, [[0] * 4] * 3, size=(120, 90), **WORDS)
     assert missing.count('<g class="badge">') == 1
 
