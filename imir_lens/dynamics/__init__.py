@@ -7,12 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from imir_lens.dynamics.batched_surrogate import BatchedSurrogate
+    from imir_lens.dynamics.coordinate_training import ManyTrained, train_many
     from imir_lens.dynamics.emergence import emergence_step
 
-__all__ = ["emergence_step"]
+__all__ = ["BatchedSurrogate", "ManyTrained", "emergence_step", "train_many"]
 
 _HOMES = {
+    "BatchedSurrogate": "batched_surrogate",
+    "ManyTrained": "coordinate_training",
     "emergence_step": "emergence",
+    "train_many": "coordinate_training",
 }
 
 
