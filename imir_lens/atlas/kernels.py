@@ -109,9 +109,9 @@ def _layer(weights: CircuitWeights, moments: Moments, layer: int, count: int) ->
         attention, even = kappa.softmax(-1), torch.full_like(contrast, 1 / seen)
     else:
         hidden = form.hidden(layer, min(weights.n_ctx, PLACES), device=kappa.device)
-        at_positions = placed[0] + q.unsqueeze(1), placed[1] + k.unsqueeze(1)
-        attention = _attention_by_offset(*at_positions, hidden, scale, count)
-        even = _attention_by_offset(*(0 * x for x in at_positions), hidden, scale, 2)[:, 1 if count > 1 else 0]
+        at_q, at_k = placed[0] + q.unsqueeze(1), placed[1] + k.unsqueeze(1)
+        attention = _attention_by_offset(at_q, at_k, hidden, scale, count)
+        even = _attention_by_offset(0 * at_q, 0 * at_k, hidden, scale, 2)[:, min(1, count - 1)]
     by = deviation / moments.n_tokens if chance is None else chance / scale
     return kappa, attention, even, contrast, ratio(contrast, deviation), ratio(contrast, by)
 

@@ -88,3 +88,10 @@ def test_a_disentangled_transformer_has_an_atlas_too():
     atlas = heads_atlas(model)
     assert atlas.labelled("induction") == ["L1H0"]
     assert atlas.labelled("previous_token") == ["L0H0"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("name", ["recall_rotary_ln.pt", "recall_ln_mlp"])
+def test_on_a_gpu_the_atlas_is_the_same(name):
+    options = {**OPTIONS, "relation": [(1, 2), (3, 4)]}
+    assert_same(heads_atlas(DATA / name, device="cuda", **options), heads_atlas(DATA / name, **options))

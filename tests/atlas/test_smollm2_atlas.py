@@ -1,15 +1,24 @@
 """The atlas of a real language model, SmolLM2-135M-Instruct: the weights name the heads, and removals agree."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
+from live import has_native_bridge, live_hooked
+from test_live_bridge import local_tokenizer
 
 from imir_lens.atlas.agreement import agreement
 from imir_lens.atlas.check import Removal, ranked_heads
 from imir_lens.atlas.labels import labels_of, thresholds
 from imir_lens.atlas.patterns import pattern_masses, repeated_tokens
+from imir_lens.atlas.pipeline import heads_atlas
 from imir_lens.atlas.scores import WeightScores, weight_scores
+from imir_lens.checkpoints import load_checkpoint
+from imir_lens.compat import bridge_class
 from imir_lens.errors import OptionError
 from imir_lens.lens_model import LensModel, open_model
+from imir_lens.models.config import TransformerConfig
 from imir_lens.sources import smollm2_path
 
 pytest.importorskip("gguf", reason="the package gguf is not installed")
@@ -70,3 +79,32 @@ def test_labels_name_the_five_strongest_and_few_others(lens, scores):
     ]
     assert set(named[:5]) == {(17, 3), (17, 4), (17, 5), (18, 6), (18, 7)}
     assert len(named) < 0.1 * n_layers * n_heads
+
+
+@torch.no_grad()
+def live_smollm2(folder: Path) -> Any:
+    """The same weights as a bridge over Hugging Face's model, or as a HookedTransformer, as TransformerLens has it."""
+    if not has_native_bridge:
+        checkpoint = load_checkpoint(SMOLLM2, overrides={"n_ctx": 256})
+        live = live_hooked({**TransformerConfig.from_dict(checkpoint.config).to_dict(), "init_weights": False}).eval()
+        live.load_state_dict(checkpoint.state_dict, strict=False)
+        return live
+    transformers = pytest.importorskip("transformers")
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        SMOLLM2.parent, gguf_file=SMOLLM2.name, local_files_only=True, dtype=torch.float32
+    ).eval()
+    model.config.save_pretrained(folder)
+    tokenizer = local_tokenizer(folder / "tokenizer")
+    return bridge_class().boot_transformers(str(folder), hf_model=model, tokenizer=tokenizer, device="cpu")
+
+
+@pytest.mark.filterwarnings("ignore:HookedTransformer is deprecated")
+def test_a_live_model_has_the_atlas_of_the_file(lens, tmp_path):
+    expected, found = heads_atlas(lens), heads_atlas(live_smollm2(tmp_path))
+    for ours, theirs in zip(found.heads, expected.heads, strict=True):
+        for score in ("induction", "induction_copying"):
+            assert ours[score] == pytest.approx(theirs[score], rel=1e-3, abs=1e-3)
+        for score in ("same", "same_copied", "copying", "previous_token"):
+            for part in ("z", "chance"):
+                assert ours[score][part] == pytest.approx(theirs[score][part], rel=1e-3, abs=1e-3)
+        assert [label["name"] for label in ours["labels"]] == [label["name"] for label in theirs["labels"]]
