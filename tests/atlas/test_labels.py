@@ -160,3 +160,16 @@ def test_what_makes_no_sense_is_refused_in_one_line(wrong):
         heads_atlas(DATA / "recall_2l.pt", **wrong)
     assert "\n" not in str(caught.value)
     assert "expected" in str(caught.value) or "need" in str(caught.value)
+
+
+def test_a_trained_memory_shows_its_association_and_no_other():
+    """memory_2l learned 1 ↔ 2, 3 ↔ 4, … and reads it out through both heads."""
+    words = range(1, 65, 2)
+    learned = [pair for word in words for pair in ((word, word + 1), (word + 1, word))]
+    others = [(word, (word + 20) % 64 + 1) for word in range(1, 65)]
+    found = heads_atlas(DATA / "memory_2l.pt", relation=learned).heads
+    control = heads_atlas(DATA / "memory_2l.pt", relation=others).heads
+    for head, other in zip(found, control, strict=True):
+        assert head["assoc_readout"]["z"] > 2
+        assert head["assoc_readout"]["mean"] > 4
+        assert abs(other["assoc_readout"]["z"]) < 0.5
