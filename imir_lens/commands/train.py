@@ -36,6 +36,7 @@ _COUNT = click.IntRange(min=1)
 @click.option("--steps", type=_COUNT, metavar="N", help="Optimizer steps in all.  [default: 2000]")
 @click.option("--batch", type=_COUNT, metavar="N", help="Contexts a step.  [default: 128]")
 @click.option("--lr", type=float, metavar="X", help="AdamW's learning rate.  [default: 0.003]")
+@click.option("--checkpoint-every", type=_COUNT, metavar="N", help="Keep a checkpoint every N steps as well.")
 @seed_option
 @click.option("--resume", is_flag=True, help="Go on with the run in RUN; what is not given is as it was.")
 @command

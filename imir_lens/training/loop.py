@@ -64,6 +64,7 @@ def train(
     warmup: int = 50,
     curriculum: Curriculum = (),
     evaluate_every: int = 100,
+    checkpoint_every: int | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
     resume: bool = False,
@@ -84,6 +85,7 @@ def train(
         warmup: steps over which the learning rate rises.
         curriculum: (until, knobs): before step `until`, these knobs replace the task's.
         evaluate_every: steps between rows of metrics; checkpoints are evaluated too.
+        checkpoint_every: keep a checkpoint every so many steps, besides those of `checkpoint_steps`.
         seed: of the initial weights and the contexts.
         device: where to train; None leaves the model where it is.
         resume: go on with the run in `run`.
@@ -102,6 +104,7 @@ def train(
         batch=batch,
         warmup=warmup,
         evaluate_every=evaluate_every,
+        **({} if checkpoint_every is None else {"checkpoint_every": checkpoint_every}),
         seed=seed,
         learning_rate=learning_rate,
         weight_decay=weight_decay,
@@ -124,6 +127,7 @@ def train(
         "warmup": warmup,
         "curriculum": [[until, dict(knobs)] for until, knobs in curriculum],
         "evaluate_every": evaluate_every,
+        **({} if checkpoint_every is None else {"checkpoint_every": checkpoint_every}),
         "seed": seed,
     }
     directory = RunDirectory(Path(run), _record(task, cfg, options))
@@ -141,7 +145,7 @@ def train(
 
     held_out = task.sample(HELD_OUT, torch.Generator().manual_seed(for_held_out)).to(place)
     baselines = _named(bayes=bayes_score(task, held_out), chance=chance_score(task, held_out))
-    kept = set(checkpoint_steps(steps))
+    kept = set(checkpoint_steps(steps, every=checkpoint_every))
     row: Metrics = next(reversed(read_metrics(directory.path)), {})  # a resumed run starts between two rows
     with deferred_interrupt() as interrupt:
         while True:
@@ -222,7 +226,7 @@ def check_options(*, learning_rate: float, weight_decay: float, **counts: int) -
     Args:
         learning_rate: as for `train`.
         weight_decay: likewise.
-        counts: steps, batch, warmup, evaluate_every and seed.
+        counts: steps, batch, warmup, evaluate_every, checkpoint_every and seed.
 
     Raises:
         OptionError: when one is out of range.

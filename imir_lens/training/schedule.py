@@ -11,14 +11,20 @@ from imir_lens.tasks.registry import make_task
 Curriculum = Sequence[tuple[int, Mapping[str, Any]]]
 
 
-def checkpoint_steps(steps: int) -> list[int]:
+def checkpoint_steps(steps: int, *, every: int | None = None) -> list[int]:
     """Return the steps at which a checkpoint is kept: 0, then 1, 2, 5, 10, 20, 50, … and the last.
+
+    Args:
+        steps: of the whole training.
+        every: also every so many steps, as to see when something emerges.
 
     >>> checkpoint_steps(120)
     [0, 1, 2, 5, 10, 20, 50, 100, 120]
+    >>> checkpoint_steps(10, every=4)
+    [0, 1, 2, 4, 5, 8, 10]
     """
     marks = (mantissa * 10**exponent for exponent in count() for mantissa in (1, 2, 5))
-    return sorted({0, *takewhile(lambda mark: mark < steps, marks), steps})
+    return sorted({0, *takewhile(lambda mark: mark < steps, marks), *range(0, steps, every or steps), steps})
 
 
 def warm_up(step: int, warmup: int) -> float:
