@@ -47,7 +47,7 @@ class RunBatch:
         if len(shapes) != 1:
             raise OptionError(f"the batches of all runs must have one shape: found {sorted(shapes) or 'none'}")
         parts = [torch.stack([getattr(b, name) for b in batches]) for name in ("tokens", "queries", "targets", "mask")]
-        return cls(*parts, fixed_queries=_fixed(parts[1]))
+        return cls(parts[0], parts[1], parts[2], parts[3], _fixed(parts[1]))
 
     @property
     def n_runs(self) -> int:
@@ -90,8 +90,8 @@ def drawn_batches(task: Task, seeds: Sequence[int], *, batch: int, steps: int) -
         drawn = RunBatch.of([task.sample(batch * block, generator) for generator in generators])
         for step in range(min(block, steps - start)):
             part = slice(step * batch, (step + 1) * batch)
-            tensors = (drawn.tokens, drawn.queries, drawn.targets, drawn.mask)
-            yield RunBatch(*(tensor[:, part] for tensor in tensors), fixed_queries=drawn.fixed_queries)
+            tokens, queries = drawn.tokens[:, part], drawn.queries[:, part]
+            yield RunBatch(tokens, queries, drawn.targets[:, part], drawn.mask[:, part], drawn.fixed_queries)
 
 
 def _fixed(queries: Int[Tensor, "run context query"]) -> Int[Tensor, " query"] | None:
