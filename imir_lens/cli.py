@@ -17,8 +17,10 @@ from imir_lens.commands.convert import convert
 from imir_lens.commands.demo import demo
 from imir_lens.commands.heads import heads
 from imir_lens.commands.report import report
+from imir_lens.commands.sweep import sweep
 from imir_lens.commands.tasks import tasks
 from imir_lens.commands.train import train
+from imir_lens.commands.trajectory import trajectory
 from imir_lens.commands.verify import verify
 from imir_lens.errors import ImirError, did_you_mean
 
@@ -77,7 +79,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (demo, tasks, train, analyze, heads, verify, report, convert):
+for _command in (demo, tasks, train, analyze, heads, verify, report, convert, sweep):
     cli.add_command(_command)
 
 

@@ -1,0 +1,44 @@
+"""Many experiments: a grid or random settings, over processes, Dask or SLURM, with all results in one file.
+
+Importing this package does not import torch: the names below are loaded on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from imir_lens.sweep.cells import Cell, make_cells
+    from imir_lens.sweep.results import frame, results, write_table
+    from imir_lens.sweep.run import Finished, Summary, run_sweep
+    from imir_lens.sweep.spec import Spec, read_spec
+
+_HOMES = {
+    "Cell": "cells",
+    "Finished": "run",
+    "Spec": "spec",
+    "Summary": "run",
+    "frame": "results",
+    "make_cells": "cells",
+    "read_spec": "spec",
+    "results": "results",
+    "run_sweep": "run",
+    "write_table": "results",
+}
+__all__ = [
+    "Cell",
+    "Finished",
+    "Spec",
+    "Summary",
+    "frame",
+    "make_cells",
+    "read_spec",
+    "results",
+    "run_sweep",
+    "write_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
