@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from imir_lens.checkpoints import checkpoint_series, load_checkpoint, load_transformer, save_checkpoint
     from imir_lens.coordinates import Coordinates
     from imir_lens.detection import Circuit, detect
+    from imir_lens.dynamics.trajectory_pipeline import trajectory
+    from imir_lens.dynamics.trajectory_seeds import trajectories
     from imir_lens.errors import ImirError
     from imir_lens.ids import CoordinateId
     from imir_lens.lens_model import LensModel, open_model
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from imir_lens.projector import ImirProjector
     from imir_lens.report.atlas_document import Atlas
     from imir_lens.report.document import Report
+    from imir_lens.report.trajectory_document import Trajectory
     from imir_lens.report.verification_document import VerificationReport
     from imir_lens.sources.conversion import convert_checkpoint
     from imir_lens.surrogate import Surrogate
@@ -50,6 +53,7 @@ __all__ = [
     "Report",
     "Surrogate",
     "Task",
+    "Trajectory",
     "TransformerConfig",
     "VerificationReport",
     "ablate",
@@ -65,6 +69,8 @@ __all__ = [
     "save_checkpoint",
     "task_names",
     "train",
+    "trajectories",
+    "trajectory",
     "verify",
 ]
 
@@ -84,6 +90,7 @@ _HOMES = {
     "Report": "report.document",
     "Surrogate": "surrogate",
     "Task": "tasks.base",
+    "Trajectory": "report.trajectory_document",
     "TransformerConfig": "models.config",
     "VerificationReport": "report.verification_document",
     "ablate": "ablation",
@@ -99,6 +106,8 @@ _HOMES = {
     "save_checkpoint": "checkpoints",
     "task_names": "tasks.registry",
     "train": "training.loop",
+    "trajectories": "dynamics.trajectory_seeds",
+    "trajectory": "dynamics.trajectory_pipeline",
     "verify": "verification",
 }
 

@@ -79,7 +79,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (demo, tasks, train, analyze, heads, verify, report, convert, sweep):
+for _command in (demo, tasks, train, analyze, heads, verify, trajectory, report, convert, sweep):
     cli.add_command(_command)
 
 
