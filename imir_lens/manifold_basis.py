@@ -54,7 +54,7 @@ class ReadoutBasis:
     """The matrices `C_pᵀ R`; coefficients in the order p, R."""
 
     def __init__(
-        self, content: Float[Tensor, "path vocab width"], relations: Float[Tensor, "relation vocab vocab"]
+        self, content: Float[Tensor, "path index width"], relations: Float[Tensor, "relation index vocab"]
     ) -> None:
         self.content, self.relations = content, relations
         products = torch.einsum("rax,sbx->rsab", relations, relations)

@@ -8,15 +8,40 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imir_lens.dynamics.batched_surrogate import BatchedSurrogate
+    from imir_lens.dynamics.confinement import Confinement, measure_confinement
     from imir_lens.dynamics.coordinate_training import ManyTrained, train_many
     from imir_lens.dynamics.emergence import emergence_step
+    from imir_lens.dynamics.exact_contexts import WeightedContexts, enumerate_contexts
+    from imir_lens.dynamics.merged_gradient import MergedGradient
+    from imir_lens.dynamics.span import Span, invariant_span, named_span
 
-__all__ = ["BatchedSurrogate", "ManyTrained", "emergence_step", "train_many"]
+__all__ = [
+    "BatchedSurrogate",
+    "Confinement",
+    "ManyTrained",
+    "MergedGradient",
+    "Span",
+    "WeightedContexts",
+    "emergence_step",
+    "enumerate_contexts",
+    "invariant_span",
+    "measure_confinement",
+    "named_span",
+    "train_many",
+]
 
 _HOMES = {
     "BatchedSurrogate": "batched_surrogate",
+    "Confinement": "confinement",
     "ManyTrained": "coordinate_training",
+    "MergedGradient": "merged_gradient",
+    "Span": "span",
+    "WeightedContexts": "exact_contexts",
     "emergence_step": "emergence",
+    "enumerate_contexts": "exact_contexts",
+    "invariant_span": "span",
+    "measure_confinement": "confinement",
+    "named_span": "span",
     "train_many": "coordinate_training",
 }
 

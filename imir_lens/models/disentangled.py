@@ -3,7 +3,7 @@
 Token and position embeddings are fixed and live in separate spaces, each head has one merged matrix `W_KQ`, nothing is
 divided by `sqrt(d_head)`, and values are passed on as they are. With `D_l` the width entering layer l and H heads::
 
-    s_ij = x_i W_KQ x_jᵀ            A_h = softmax over j ≤ i
+    s_ij = x_i W_KQ x_jᵀ            A_h = softmax over j ≤ i, or over all j where attention is bidirectional
     x^{l+1} = [x^l, A_1 x^l, …, A_H x^l]        stream="concat": D_{l+1} = D_l (1 + H), D_0 = vocab + n_ctx
     x^{l+1} = x^l + Σ_h A_h x^l O_h             stream="add": one width, O_h fixed orthogonal
     logits  = x^L W_U
@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from imir_lens.attention_form import AttentionForm
 from imir_lens.compat import ActivationCache, HookedRootModule, HookPoint
 from imir_lens.errors import CheckpointError, OptionError, did_you_mean
 from imir_lens.ids import Path
@@ -56,7 +57,7 @@ class DisentangledAttention(nn.Module):
         width = config.width(layer)
         start = torch.randn(config.n_heads, width, width, generator=generator) * config.init_std
         self.W_KQ = nn.Parameter(start)
-        self.concat = config.stream == "concat"
+        self.concat, self.causal = config.stream == "concat", config.attention_dir == "causal"
         if not self.concat:
             self.register_buffer("W_O", _write_maps(config, layer, generator))
         self.hook_q, self.hook_k, self.hook_v = HookPoint(), HookPoint(), HookPoint()
@@ -68,8 +69,10 @@ class DisentangledAttention(nn.Module):
         q = self.hook_q(torch.einsum("cid,hde->cihe", x, self.W_KQ))
         k, v = self.hook_k(shared), self.hook_v(shared)
         scores = torch.einsum("cihe,cjhe->chij", q, k)
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
-        pattern = self.hook_pattern(self.hook_attn_scores(scores.masked_fill(future, -torch.inf)).softmax(dim=-1))
+        if self.causal:
+            future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=x.device).triu(1)
+            scores = scores.masked_fill(future, -torch.inf)
+        pattern = self.hook_pattern(self.hook_attn_scores(scores).softmax(dim=-1))
         z = self.hook_z(torch.einsum("chij,cjhe->cihe", pattern, v))
         return z.flatten(2) if self.concat else torch.einsum("cihe,hed->cid", z, self.W_O)
 
@@ -185,6 +188,7 @@ class DisentangledTransformer(HookedRootModule):
             W_U=like,
             b_U=like.new_zeros(cfg.d_vocab),
             scale=1.0,
+            form=AttentionForm(bidirectional=cfg.attention_dir == "bidirectional"),
         )
 
     def _writes(self, layer: int) -> Float[Tensor, "head width wider"]:

@@ -11,6 +11,7 @@ from imir_lens.models.limits import check_layers, check_numbers
 
 _STREAMS = ("add", "concat")
 _EMBEDDINGS = ("centred", "onehot")
+_DIRECTIONS = ("bidirectional", "causal")
 _ARCHITECTURE = "imir-lens/disentangled"
 
 
@@ -28,6 +29,7 @@ class DisentangledConfig:
             `(d_vocab + n_ctx) (1 + H)^L`, which is always the final width of the concatenated stream.
         embedding: "onehot", or "centred" (one-hot less its mean: the symmetric setting in which training stays on the
             manifold).
+        attention_dir: "causal", or "bidirectional" (no mask: the setting in which positions may be cyclic).
         init_std: standard deviation of the initial `W_KQ` and `W_U`.
 
     Raises:
@@ -43,16 +45,16 @@ class DisentangledConfig:
     d_model: int = 0
     embedding: str = "onehot"
     init_std: float = 0.02
+    attention_dir: str = "causal"
 
     attn_only: ClassVar[bool] = True
     normalization_type: ClassVar[str | None] = None
     positional_embedding_type: ClassVar[str] = "standard"
-    attention_dir: ClassVar[str] = "causal"
     use_attn_scale: ClassVar[bool] = False
     attn_scale: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        for name, known in (("stream", _STREAMS), ("embedding", _EMBEDDINGS)):
+        for name, known in (("stream", _STREAMS), ("embedding", _EMBEDDINGS), ("attention_dir", _DIRECTIONS)):
             if getattr(self, name) not in known:
                 raise OptionError(f"unknown {name} {getattr(self, name)!r}; {did_you_mean(getattr(self, name), known)}")
         for name in ("d_vocab", "n_ctx", "n_heads"):

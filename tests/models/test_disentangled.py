@@ -143,6 +143,18 @@ def test_later_tokens_do_not_change_earlier_logits():
     assert not torch.allclose(before[:, -1], after[:, -1])
 
 
+@pytest.mark.parametrize("direction", ["causal", "bidirectional"])
+def test_only_bidirectional_attention_sees_later_keys(direction):
+    model = _model(attention_dir=direction)
+    tokens = _tokens()
+    changed = tokens.clone()
+    changed[:, -1] = (changed[:, -1] + 1) % VOCAB
+    moved = (model(changed) - model(tokens))[:, 0].abs().max()
+    assert (moved > 1e-3) == (direction == "bidirectional")
+    assert model.circuit_weights().form.bidirectional == (direction == "bidirectional")
+    assert DisentangledConfig.from_dict(model.cfg.to_dict()) == model.cfg
+
+
 def test_the_same_seed_gives_the_same_model():
     logits = [_model(seed=seed, **STREAMS["add, dense"])(_tokens()) for seed in (1, 1, 2)]
     assert torch.equal(logits[0], logits[1])
