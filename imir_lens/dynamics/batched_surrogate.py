@@ -7,7 +7,7 @@ contexts. A product of two such tensors is one matrix product over the axes they
 the smaller factor. Only the last layer's query rows are computed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
@@ -19,6 +19,7 @@ from imir_lens.dynamics.run_batch import RunBatch
 from imir_lens.dynamics.surrogate_plan import SurrogatePlan, offset_basis
 from imir_lens.errors import CoordinateError
 from imir_lens.ids import Head
+from imir_lens.paths import PathTable
 from imir_lens.tasks.base import Batch
 
 
@@ -36,7 +37,15 @@ class BatchedSurrogate:
     def __init__(self, space: CoordinateSpace, chosen: Bool[Tensor, " coordinate"] | None = None) -> None:
         self.space = space
         self.plan = SurrogatePlan.of(space, space.active if chosen is None else chosen)
-        self._bases: dict[tuple[int, ...], Tensor] = {}
+        n_layers, paths, needed = space.paths.n_layers, space.paths, self.plan.reads.needed
+        # layer → its heads that are read, each with (place of q, place of q·head) of the paths that are
+        self.extended = [
+            {head: pairs for head in paths.heads if head.layer == layer and (pairs := _needed(paths, head, needed))}
+            for layer in range(n_layers)
+        ]
+        self.partners = list(space.relations.matchings.values())
+        self.total = [bool((partner >= 0).all()) for partner in self.partners]
+        self._kept: dict[object, Tensor] = {}
 
     @property
     def places(self) -> Int[Tensor, " chosen"]:
@@ -80,12 +89,18 @@ class BatchedSurrogate:
             raise CoordinateError(f"expected one batch, or one for each of {len(values)} runs: found {batch.n_runs}")
         return _Run(self, values, batch).logits()
 
-    def basis(self, offsets: tuple[int, ...], like: Tensor) -> Float[Tensor, "offset query key"]:
-        """Shift matrices, kept for the next step."""
-        found = self._bases.get(offsets)
-        if found is None or found.dtype != like.dtype or found.device != like.device:
-            found = self._bases[offsets] = offset_basis(offsets, self.space.n_positions).to(like)
+    def kept(self, name: object, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        """Return a constant, made at the first step and kept for the others; floats get the type of `like`."""
+        found = self._kept.get(name)
+        floats = found is not None and found.is_floating_point()
+        if found is None or found.device != like.device or (floats and found.dtype != like.dtype):
+            found = make().to(like.device)
+            found = self._kept[name] = found.to(like.dtype) if found.is_floating_point() else found
         return found
+
+
+def _needed(paths: PathTable, head: Head, needed: frozenset[int]) -> list[tuple[int, int]]:
+    return [pair for pair in paths.extensions(head) if pair[1] in needed]
 
 
 class _Run:
@@ -99,25 +114,26 @@ class _Run:
         self.at_queries: set[int] = set()
 
     def logits(self) -> Float[Tensor, "run context query vocab"]:
-        space, n_layers = self.space, self.space.paths.n_layers
-        for layer in range(n_layers):
-            last = layer == n_layers - 1
-            hidden = space.form.hidden(layer, space.n_positions, device=self.like.device)
+        space = self.space
+        for layer, heads in enumerate(self.owner.extended):
+            last = layer == space.paths.n_layers - 1
+            hidden = self._constant(("hidden", layer), lambda at=layer: space.form.hidden(at, space.n_positions))
             hidden = self._rows(hidden[None, None]) if last else hidden[None, None]
-            patterns = {}
-            for head in space.paths.heads:
-                reads = [pair for pair in space.paths.extensions(head) if pair[1] in self.plan.reads.needed]
-                if head.layer == layer and reads:
-                    score = self._score(head, last=last)
-                    score = self.like.new_zeros(hidden.shape) if score is None else score
-                    patterns[head] = score.masked_fill(hidden, -torch.inf).softmax(-1)
-                    for before, place in reads:
-                        self.contents[place] = (
-                            patterns[head] if before == 0 else _product(patterns[head], self.contents[before])
-                        )
-                        if last:
-                            self.at_queries.add(place)
+            patterns = {head: self._pattern(self._score(head, last=last), hidden) for head in heads}
+            for head, pairs in heads.items():
+                for before, place in pairs:
+                    pattern = patterns[head]
+                    self.contents[place] = pattern if before == 0 else _product(pattern, self.contents[before])
+                    if last:
+                        self.at_queries.add(place)
         return self._readout()
+
+    def _pattern(self, score: Tensor | None, hidden: Tensor) -> Tensor:
+        score = self.like.new_zeros(hidden.shape) if score is None else score
+        return score.masked_fill(hidden, -torch.inf).softmax(-1)
+
+    def _constant(self, name: object, make: Callable[[], Tensor]) -> Tensor:
+        return self.owner.kept(name, self.like, make)
 
     def _score(self, head: Head, *, last: bool) -> Tensor | None:
         """Sum of the head's terms: matchings `A_u S (Σ_v c A_v)ᵀ`, all else `(Σ_u A_u Y_uv) A_vᵀ`."""
@@ -144,7 +160,8 @@ class _Run:
                 query = self._query_classes(u, last=last)
                 term = _product(_product(query, classes.unsqueeze(1)), self._classes[..., self._free].transpose(2, 3))
             else:
-                basis = self.owner.basis(tuple(k for (k,) in section.which), part)
+                offsets = tuple(k for (k,) in section.which)
+                basis = self._constant(offsets, lambda ks=offsets: offset_basis(ks, self.space.n_positions))
                 direct = u == 0 and last and self.batch.fixed_queries is not None
                 basis = basis[:, self.batch.fixed_queries] if direct else basis
                 shifts = (part @ basis.flatten(1)).view(len(part), 1, *basis.shape[1:])
@@ -194,10 +211,14 @@ class _Run:
 
     def _scatter(self, logits: Tensor, matching: int, tokens: Tensor, weight: Tensor) -> Tensor:
         """Add weights `[run, context, query, source]` to the logits of the sources' partners."""
-        partner = list(self.space.relations.matchings.values())[matching].to(tokens.device)[tokens]
+        partner = self._partner(matching)[tokens]
         shape = torch.broadcast_shapes(weight.shape, partner.shape, (*logits.shape[:3], 1))
-        weight = (weight * (partner >= 0)).expand(shape)
-        return logits.scatter_add(3, partner.clamp(min=0).expand(shape), weight)
+        if not self.owner.total[matching]:
+            weight, partner = weight * (partner >= 0), partner.clamp(min=0)
+        return logits.scatter_add(3, partner.expand(shape), weight.expand(shape))
+
+    def _partner(self, matching: int) -> Int[Tensor, " vocab"]:
+        return self._constant(("partner", matching), lambda: self.owner.partners[matching])
 
     def _content(self, place: int, *, last: bool) -> Tensor:
         """Content of a path other than the empty one, at all positions or (last layer) at the queries."""
@@ -216,7 +237,7 @@ class _Run:
     def _related(self, u: int, matching: int, *, last: bool) -> Tensor:
         """`A_u S`, with S 1 where the token of the key is the partner of the query's."""
         tokens = self.batch.tokens
-        partner = list(self.space.relations.matchings.values())[matching].to(tokens.device)[tokens]
+        partner = self._partner(matching)[tokens]
         rows = partner.gather(2, self.batch.queries) if u == 0 and last else partner
         related = (rows.unsqueeze(3) == tokens.unsqueeze(2)).to(self.like.dtype)
         return related if u == 0 else _product(self._content(u, last=last), related)
@@ -229,8 +250,8 @@ class _Run:
     @cached_property
     def _output_classes(self) -> Float[Tensor, "class vocab"]:
         relations = self.space.relations
-        one_hot = torch.nn.functional.one_hot(relations.class_of(), len(relations.classes))
-        return one_hot.T.to(self.like)
+        one_hot = torch.nn.functional.one_hot
+        return self._constant("classes", lambda: one_hot(relations.class_of(), len(relations.classes)).T.float())
 
     @cached_property
     def _classes(self) -> Float[Tensor, "run context position class"]:
@@ -238,11 +259,11 @@ class _Run:
 
     def _of_classes(self, part: Tensor, which: list[int]) -> Float[Tensor, "run context position"]:
         """Sum of class constants at every position."""
-        return torch.einsum(
-            "rcma,ra->rcm",
-            self._classes[..., [self._free[w] for w in which]].expand(max(len(part), self.batch.n_runs), -1, -1, -1),
-            part,
-        )
+        constants = part @ self._output_classes[[self._free[place] for place in which]]  # [run, vocab]
+        if self.batch.n_runs == 1:
+            return constants[:, self.batch.tokens[0]]
+        shape = self.batch.tokens.shape
+        return constants.gather(1, self.batch.tokens.flatten(1)).view(shape)
 
     def _query_classes(self, u: int, *, last: bool) -> Tensor:
         """Class of what a path holds, at all positions or at the queries."""

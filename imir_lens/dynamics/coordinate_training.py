@@ -91,6 +91,7 @@ def train_many(
     metric: Float[Tensor, "chosen chosen"] | Float[Tensor, " chosen"] | None = None,
     batch: int = 128,
     seeds: int | Sequence[int] = 0,
+    pool: int = 0,
     held_out: Batch | None = None,
     record_every: int = 50,
     progress: Progress | None = None,
@@ -110,6 +111,7 @@ def train_many(
         metric: what the gradient is multiplied by (SGD only), see `coordinate_metric`; a vector is its diagonal.
         batch: contexts a step.
         seeds: of the contexts: one seed for all runs, which then see the same contexts, or one for each.
+        pool: contexts drawn once that all steps take theirs from; 0: fresh ones, see `drawn_batches`.
         held_out: contexts to measure losses on; default, `HELD_OUT` more of the task, the same for all runs.
         record_every: steps between two records.
         progress: called at every record with the steps done and the losses.
@@ -130,7 +132,7 @@ def train_many(
     trained = mask[places]
     values = initial[:, places].clone()
     if isinstance(task, Task):
-        batches = drawn_batches(task, streams, batch=batch, steps=steps)
+        batches = drawn_batches(task, streams, batch=batch, steps=steps, pool=pool)
         if held_out is None:
             held_out = task.sample(HELD_OUT, torch.Generator().manual_seed(_held_out_seed(streams[0])))
     else:
@@ -176,8 +178,9 @@ class _Optimizer:
     def _descent(self, gradient: Tensor) -> Tensor:
         if self.metric is None:
             return gradient
-        metric = self.metric.to(gradient)
-        return gradient * metric if metric.ndim == 1 else gradient @ metric
+        if self.metric.dtype != gradient.dtype or self.metric.device != gradient.device:
+            self.metric = self.metric.to(gradient)
+        return gradient * self.metric if self.metric.ndim == 1 else gradient @ self.metric
 
     def _adam(self, gradient: Tensor) -> Tensor:
         self.count += 1

@@ -12,6 +12,7 @@ from imir_lens.tasks.base import Batch, Task
 
 # Contexts drawn in one call of a task's sampler: a call costs the same for one context as for hundreds.
 _DRAWN_AT_ONCE = 4096
+_POOL_SEED = 0
 _TIED = 1e-3  # as in `evaluation`
 
 
@@ -54,6 +55,17 @@ class RunBatch:
         """Number of runs with contexts of their own; 1: the contexts are for all."""
         return len(self.tokens)
 
+    def slice(self, start: int, stop: int) -> "RunBatch":
+        """Return some contexts of every run."""
+        tokens, queries, targets, mask = self.tokens, self.queries, self.targets, self.mask
+        parts = [tensor[:, start:stop] for tensor in (tokens, queries, targets, mask)]
+        return RunBatch(parts[0], parts[1], parts[2], parts[3], self.fixed_queries)
+
+    def taken(self, index: Int[Tensor, "run context"]) -> "RunBatch":
+        """Return, for every run, contexts of its own among those that are for all runs."""
+        parts = [tensor[0][index] for tensor in (self.tokens, self.queries, self.targets, self.mask)]
+        return RunBatch(parts[0], parts[1], parts[2], parts[3], self.fixed_queries)
+
     def losses(self, logits: Float[Tensor, "run context query vocab"]) -> Float[Tensor, " run"]:
         """Mean cross-entropy of every run over its queries that count."""
         targets = self.targets.expand(logits.shape[:-1]).unsqueeze(-1)
@@ -73,7 +85,7 @@ class RunBatch:
         return (values * mask).sum((1, 2)) / mask.sum((1, 2))
 
 
-def drawn_batches(task: Task, seeds: Sequence[int], *, batch: int, steps: int) -> Iterator[RunBatch]:
+def drawn_batches(task: Task, seeds: Sequence[int], *, batch: int, steps: int, pool: int = 0) -> Iterator[RunBatch]:
     """Draw a batch for every step: one stream of contexts for each seed, independent of the other seeds.
 
     A stream is drawn in blocks of many steps, so it equals the stream of the same seed alone whatever runs beside it.
@@ -83,15 +95,20 @@ def drawn_batches(task: Task, seeds: Sequence[int], *, batch: int, steps: int) -
         seeds: one for all runs, or one for each.
         batch: contexts a step.
         steps: number of batches.
+        pool: when not 0, this many contexts are drawn once, the same for all seeds, and every stream draws its contexts
+            from them with replacement. Sampling fresh contexts for many runs can cost more than the training.
     """
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    common = RunBatch.of(task.sample(pool, torch.Generator().manual_seed(_POOL_SEED))) if pool else None
     block = max(1, min(steps, _DRAWN_AT_ONCE // batch))
     for start in range(0, steps, block):
-        drawn = RunBatch.of([task.sample(batch * block, generator) for generator in generators])
+        if common is None:
+            drawn = RunBatch.of([task.sample(batch * block, generator) for generator in generators])
+        else:
+            chosen = torch.stack([torch.randint(pool, (batch * block,), generator=g) for g in generators])
+            drawn = common.taken(chosen)
         for step in range(min(block, steps - start)):
-            part = slice(step * batch, (step + 1) * batch)
-            tokens, queries = drawn.tokens[:, part], drawn.queries[:, part]
-            yield RunBatch(tokens, queries, drawn.targets[:, part], drawn.mask[:, part], drawn.fixed_queries)
+            yield drawn.slice(step * batch, (step + 1) * batch)
 
 
 def _fixed(queries: Int[Tensor, "run context query"]) -> Int[Tensor, " query"] | None:
