@@ -94,6 +94,6 @@ def _weight_map(index: Path) -> dict[str, str]:
         raise CheckpointError(f"{index}: expected a 'weight_map' from weights to file names")
     for name in files.values():
         # A name that leads elsewhere, or to another index, is not a shard of this model.
-        if Path(name).name != name or name.endswith(INDEX):
+        if Path(name).name != name or name.endswith(INDEX) or not name.isprintable():
             raise CheckpointError(f"{index}: names {name!r}: expected files beside it")
     return files

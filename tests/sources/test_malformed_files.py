@@ -19,7 +19,11 @@ from gguf_writer import write_llama
 from plain_models import JointGPT, shaken
 from tiny_models import saved, tiny_model
 
+from imir_lens.checkpoints import save_checkpoint
+from imir_lens.safe_torch import read_torch
+
 EACH = 60
+VARIANTS = Path(__file__).parents[1] / "data" / "variants"
 ROOM = 1 << 28  # bytes beyond what the libraries take
 HOSTILE: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 3, 2**31, 2**63, 10**30, 0.5, -0.0, 1e308, float("nan"), float("inf")),
@@ -54,7 +58,11 @@ def _files(folder: Path) -> Iterator[tuple[str, str | None]]:
     dice = np.random.default_rng(0)
     llama = saved(tiny_model("llama"), folder / "llama")
     gpt2 = saved(tiny_model("gpt2"), folder / "gpt2")
-    for kind, source in (("llama", llama), ("gpt2", gpt2)):
+    hooked = folder / "hooked"
+    hooked.mkdir()
+    variant = read_torch((VARIANTS / "v39_gqa.pt").read_bytes(), name="v39_gqa.pt")
+    save_checkpoint(hooked / "model.safetensors", variant["state_dict"], variant["cfg"])
+    for kind, source in (("llama", llama), ("gpt2", gpt2), ("hooked", hooked)):
         weights, config = (source / "model.safetensors").read_bytes(), json.loads((source / "config.json").read_text())
         for number in range(EACH):
             for what in ("weights", "config"):
@@ -64,6 +72,7 @@ def _files(folder: Path) -> Iterator[tuple[str, str | None]]:
                 (place / "model.safetensors").write_bytes(_damaged(weights, dice) if broken else weights)
                 (place / "config.json").write_text(json.dumps(config if broken else _hostile(config, dice)))
                 yield str(place), None
+    saved_by_torch = (VARIANTS / "v39_rotary.pt").read_bytes()
     gguf = write_llama(tiny_model("llama"), folder / "good.gguf").read_bytes()
     nano = shaken(JointGPT(nano=True)).state_dict()
     torch.save({"model": nano, "model_args": {"n_head": 3}}, folder / "good.pt")
@@ -72,6 +81,8 @@ def _files(folder: Path) -> Iterator[tuple[str, str | None]]:
     for number in range(EACH):
         (folder / f"{number}.gguf").write_bytes(_damaged(gguf, dice))
         yield str(folder / f"{number}.gguf"), None
+        (folder / f"hooked-{number}.pt").write_bytes(_damaged(saved_by_torch, dice))
+        yield str(folder / f"hooked-{number}.pt"), None
         (folder / f"{number}.pt").write_bytes(_damaged(plain, dice))
         yield str(folder / f"{number}.pt"), None
         (folder / f"args-{number}.pt").parent.mkdir(exist_ok=True)
