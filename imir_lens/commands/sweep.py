@@ -50,7 +50,7 @@ def sweep(
     parameters = parse_fields(slurm)
     if retry_failed and not resume:
         raise OptionError("--retry-failed is for a sweep that is there: give --resume as well")
-    from imir_lens.sweep.results import check_export, write_table
+    from imir_lens.sweep.tables import check_export, write_table
     from imir_lens.sweep.run import run_sweep
     from imir_lens.sweep.spec import read_spec
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imir_lens.sweep.cells import Cell, make_cells
-    from imir_lens.sweep.results import frame, results, write_table
     from imir_lens.sweep.run import Finished, Summary, run_sweep
     from imir_lens.sweep.spec import Spec, read_spec
+    from imir_lens.sweep.tables import frame, results, write_table
 
 _HOMES = {
     "Cell": "cells",
     "Finished": "run",
     "Spec": "spec",
     "Summary": "run",
-    "frame": "results",
+    "frame": "tables",
     "make_cells": "cells",
     "read_spec": "spec",
-    "results": "results",
+    "results": "tables",
     "run_sweep": "run",
-    "write_table": "results",
+    "write_table": "tables",
 }
 __all__ = [
     "Cell",

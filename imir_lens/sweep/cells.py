@@ -59,7 +59,10 @@ def make_cells(settings: Iterable[Mapping[str, Any]], function: str | CellFuncti
 
 def unique(cells: Iterable[Cell]) -> list[Cell]:
     """Return the cells in their order, without those that were there before."""
-    return list({cell.hash: cell for cell in reversed(list(cells))}.values())[::-1]
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        found.setdefault(cell.hash, cell)
+    return list(found.values())
 
 
 def function_name(function: CellFunction) -> str:

@@ -6,12 +6,12 @@ import socket
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from imir_lens.errors import OptionError
 from imir_lens.sweep.cells import load_function
 
 FILE = "outcome.json"
@@ -88,12 +88,10 @@ def kept_outcome(folder: Path, hash_: str) -> Outcome | None:
 
 
 def _keep(folder: Path, outcome: Outcome) -> None:
-    from imir_lens.checkpoint_files import write_atomically
-
-    try:
-        write_atomically(folder / FILE, json.dumps(asdict(outcome)).encode())
-    except OptionError:
-        return  # it is returned anyway; only a kill right now would lose it
+    temporary = folder / f".{FILE}.tmp"
+    with suppress(OSError):  # it is returned anyway; only a kill right now would lose it
+        temporary.write_text(json.dumps(asdict(outcome)))
+        os.replace(temporary, folder / FILE)
 
 
 def _plain(value: Any) -> Any:

@@ -25,7 +25,7 @@ def remaining(finished: Finished) -> str:
     return f"about {duration(finished.left)} left" if finished.count < finished.total else "nothing left"
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: int | float) -> str:
     """Return a length of time in two units at most.
 
     >>> [duration(0.26), duration(59.7), duration(61), duration(7300)]

@@ -61,11 +61,11 @@ def resolve(sections: Sections, *, device: str | None = None) -> dict[str, Any]:
     """
     for section, keys in sections.items():
         for key in keys:
-            known = known_keys(section, [_task_name(sections)])
+            known = known_keys(section, [task_name(sections)])
             if key not in known:
                 raise OptionError(unknown_key(f"{section}.{key}", [f"{section}.{one}" for one in known]))
     knobs = {key: value for key, value in sections["task"].items() if key != "name"}
-    task = make_task(_task_name(sections), **knobs)
+    task = make_task(task_name(sections), **knobs)
     changes = {key: None if value == "none" else value for key, value in sections.get("model", {}).items()}
     recipe = default_recipe(task, **changes)
     config = plain_config(recipe.config.to_dict())
@@ -97,7 +97,8 @@ def unknown_key(key: str, known: list[str]) -> str:
     return f"unknown key {key!r}; {did_you_mean(key, known)}"
 
 
-def _task_name(sections: Sections) -> str:
+def task_name(sections: Sections) -> str:
+    """Return the name of the task; raises TaskError without one."""
     name = sections.get("task", {}).get("name")
     if not isinstance(name, str):
         raise TaskError(f"'task.name' is {short(name)}: expected the name of a task, as 'recall'")

@@ -119,22 +119,24 @@ def _completion(
     function: str, data: Mapping[str, Any], axes: Sequence[Axis], beside: str, device: str | None
 ) -> _Completion:
     """Check names; return what turns a cell as it is written into all of its settings."""
-    for axis in axes:
-        _require_free(axis.name, data)
     if function != RUN_CELL:
+        for axis in axes:
+            _require_free(axis.name, data)
         load_function(function, beside)
         extra = {} if device is None else {"device": device}
         return lambda settings: {**settings, **extra}
 
-    from imir_lens.sweep.settings import SECTIONS, known_keys, resolve, unknown_key
+    from imir_lens.sweep.settings import SECTIONS, known_keys, resolve, task_name, unknown_key
 
     for section, table in data.items():
         if section not in SECTIONS:
             raise OptionError(unknown_key(section, [*SECTIONS, "sweep"]))
         if not isinstance(table, dict):
             raise OptionError(f"{section!r} is {short(table)}: expected a table [{section}]")
+    for axis in axes:
+        _require_free(axis.name, data)
     tasks = [value for axis in axes if axis.name == "task.name" for value in axis.values or ()]
-    names = [name for name in [data.get("task", {}).get("name"), *tasks] if isinstance(name, str)]
+    names = [name for name in tasks if isinstance(name, str)] or [task_name(data)]
     known = [f"{section}.{key}" for section in SECTIONS for key in known_keys(section, names)]
     given = [f"{section}.{key}" for section, table in data.items() for key in table]
     for name in [*given, *(axis.name for axis in axes)]:

@@ -77,11 +77,7 @@ def write_table(directory: str | Path, path: str | Path) -> Path:
         return file
     import pandas as pd
 
-    table = pd.DataFrame(rows, columns=names)
-    for name in names:  # a column of numbers and words, as several tasks in one sweep may have, is one of words
-        kinds = {type(value) for value in table[name].dropna()} - {int, float}
-        if kinds and table[name].dropna().map(type).nunique() > 1:
-            table[name] = table[name].map(lambda value: None if value is None else str(value))
+    table = pd.DataFrame({name: _column([row.get(name) for row in rows]) for name in names})
     data = io.BytesIO()
     table.to_parquet(data, index=False)
     write_atomically(file, data.getvalue())
@@ -112,3 +108,11 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 
 def _cell(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list) else value
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Return values of one kind, as Parquet has them: numbers and words together, of several tasks say, are words."""
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) < 2 or kinds == {int, float}:
+        return values
+    return [None if value is None else str(value) for value in values]
