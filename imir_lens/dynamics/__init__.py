@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imir_lens.dynamics.batched_surrogate import BatchedSurrogate
+    from imir_lens.dynamics.competition import MechanismGradient, mechanism_gradient
+    from imir_lens.dynamics.competition_training import CompetitionRuns, train_competition
     from imir_lens.dynamics.confinement import Confinement, measure_confinement
     from imir_lens.dynamics.coordinate_training import ManyTrained, train_many
     from imir_lens.dynamics.emergence import emergence_step
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchedSurrogate",
+    "CompetitionRuns",
     "Confinement",
     "ManyTrained",
+    "MechanismGradient",
     "MergedGradient",
     "Span",
     "WeightedContexts",
@@ -26,14 +30,18 @@ __all__ = [
     "enumerate_contexts",
     "invariant_span",
     "measure_confinement",
+    "mechanism_gradient",
     "named_span",
+    "train_competition",
     "train_many",
 ]
 
 _HOMES = {
     "BatchedSurrogate": "batched_surrogate",
+    "CompetitionRuns": "competition_training",
     "Confinement": "confinement",
     "ManyTrained": "coordinate_training",
+    "MechanismGradient": "competition",
     "MergedGradient": "merged_gradient",
     "Span": "span",
     "WeightedContexts": "exact_contexts",
@@ -41,7 +49,9 @@ _HOMES = {
     "enumerate_contexts": "exact_contexts",
     "invariant_span": "span",
     "measure_confinement": "confinement",
+    "mechanism_gradient": "competition",
     "named_span": "span",
+    "train_competition": "competition_training",
     "train_many": "coordinate_training",
 }
 
