@@ -12,7 +12,8 @@ from imir_lens.commands.shared import PLACE, Output, command, on_one_line, parse
 from imir_lens.errors import OptionError
 
 if TYPE_CHECKING:
-    from imir_lens.sweep.run import Finished, Summary
+    from imir_lens.sweep.run import Summary
+    from imir_lens.sweep.runner import Finished
 
 
 @click.command()
@@ -50,9 +51,9 @@ def sweep(
     parameters = parse_fields(slurm)
     if retry_failed and not resume:
         raise OptionError("--retry-failed is for a sweep that is there: give --resume as well")
-    from imir_lens.sweep.tables import check_export, write_table
     from imir_lens.sweep.run import run_sweep
     from imir_lens.sweep.spec import read_spec
+    from imir_lens.sweep.tables import check_export, write_table
 
     if export is not None:
         check_export(export)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imir_lens.sweep.cells import Cell, make_cells
-    from imir_lens.sweep.run import Finished, Summary, run_sweep
+    from imir_lens.sweep.run import Summary, run_sweep
+    from imir_lens.sweep.runner import Finished
     from imir_lens.sweep.spec import Spec, read_spec
     from imir_lens.sweep.tables import frame, results, write_table
 
 _HOMES = {
     "Cell": "cells",
-    "Finished": "run",
+    "Finished": "runner",
     "Spec": "spec",
     "Summary": "run",
     "frame": "tables",

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from imir_lens.sweep.run import Finished
+from imir_lens.sweep.runner import Finished
 
 
 def describe(finished: Finished) -> str:

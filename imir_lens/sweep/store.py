@@ -73,10 +73,9 @@ class Store:
         require_format(self._connection, self.path)
 
     def add(self, cells: Iterable[Cell]) -> None:
-        """Add the cells that are not there yet, as waiting; those that were running have been interrupted."""
+        """Add the cells that are not there yet, as waiting."""
         rows = [(cell.hash, cell.function, cell.label, cell.canonical) for cell in cells]
         with self._errors(), self._transaction():
-            self._connection.execute("UPDATE cells SET status = 'interrupted' WHERE status = 'running'")
             self._connection.executemany(
                 "INSERT OR IGNORE INTO cells (hash, cell, label, settings, status) VALUES (?, ?, ?, ?, 'waiting')", rows
             )
@@ -96,17 +95,18 @@ class Store:
         found = next(((kind, message) for hash_, kind, message in rows if hash_ in wanted), None)
         return None if found is None else " ".join(f"{found[0]}: {found[1]}".split())
 
-    def mark(self, cells: Iterable[Cell], status: str) -> None:
-        """Set the status of some cells."""
-        with self._errors(), self._transaction():
-            self._connection.executemany(
-                "UPDATE cells SET status = ? WHERE hash = ?", [(status, cell.hash) for cell in cells]
-            )
+    def interrupt(self) -> None:
+        """Mark the cells that are running as interrupted."""
+        with self._errors():
+            self._connection.execute("UPDATE cells SET status = 'interrupted' WHERE status = 'running'")
 
-    def record(self, outcomes: Iterable[Outcome]) -> None:
-        """Keep what came out of some cells."""
+    def update(self, begun: Iterable[Cell], outcomes: Iterable[Outcome]) -> None:
+        """Mark cells as running, and then keep what came out of cells; all of it or nothing."""
         rows = [(o.status, o.result, *o.error, o.started, o.seconds, o.worker, o.hash) for o in outcomes]
         with self._errors(), self._transaction():
+            self._connection.executemany(
+                "UPDATE cells SET status = 'running' WHERE hash = ?", [(cell.hash,) for cell in begun]
+            )
             self._connection.executemany(
                 "UPDATE cells SET status = ?, result = ?, error_type = ?, error_message = ?, error_traceback = ?, "
                 "started = ?, seconds = ?, worker = ? WHERE hash = ?",
