@@ -1,6 +1,8 @@
 """The file that describes a sweep: what it means, and what is refused."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from small_sweeps import HERE, SPEC, write_spec
@@ -98,6 +100,22 @@ def test_a_module_beside_the_spec_is_found(tmp_path):
         len(read_spec(write_spec(tmp_path, OWN.replace("sweep_cells:square", "module_beside_the_spec:cell"))).cells)
         == 2
     )
+
+
+def documented(*, own):
+    text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return second if own else first
+
+
+def test_the_documented_specs_are_sweeps(tmp_path):
+    assert len(settings(tmp_path, documented(own=False))) == 18
+    (tmp_path / "my_experiment.py").write_text("def run(settings, folder):\n    return {}\n")
+    cells = settings(tmp_path, documented(own=True))
+    assert (len(cells), cells[0]) == (1600, {"gain": 2, "start": {"alpha": 0.0, "beta": 0.0}})
+    line = "unknown key 'task.burstines'; did you mean 'task.burstiness'?"
+    with pytest.raises(OptionError, match=re.escape(line)):
+        settings(tmp_path, documented(own=False).replace('"task.burstiness"', '"task.burstines"'))
 
 
 def replaced(old, new):

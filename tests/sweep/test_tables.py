@@ -3,7 +3,9 @@
 import csv
 import io
 import json
+import re
 import sqlite3
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -40,6 +42,14 @@ def test_the_store_is_plain_sqlite(out):
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         assert connection.execute("SELECT sum(json_extract(result, '$.square')) FROM cells").fetchone() == (10,)
     assert not list(out.glob("results.sqlite-*"))
+
+
+def test_the_documented_columns_are_those_of_the_store():
+    text = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    table = text[text.index("| Column |") : text.index("It can be read while")]
+    first = [row.split("|")[1] for row in table.splitlines() if row]
+    named = [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(named) == sorted(COLUMNS)
 
 
 def test_a_data_frame_and_the_tables_hold_the_same(out, tmp_path):
