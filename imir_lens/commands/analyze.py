@@ -61,7 +61,7 @@ def analyze(
     it is executed.
     """
     overrides = parse_fields(fields)
-    from imir_lens.report.document import check_output
+    from imir_lens.report.storage import check_output
     from imir_lens.tasks.registry import make_task
 
     check_output(out, force=force)

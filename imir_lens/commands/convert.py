@@ -34,7 +34,7 @@ def convert(
     loaded again and its logits are compared with the source's. Nothing in SOURCE is executed, and no network is used.
     """
     overrides = parse_fields(fields)
-    from imir_lens.report.document import check_output
+    from imir_lens.report.storage import check_output
 
     check_output(out, force=force)
     from imir_lens.sources.conversion import convert_checkpoint

@@ -24,7 +24,7 @@ def demo(out: Path, say: Output, device: str | None) -> None:
 
     Run again, it goes on where it was and makes the report anew.
     """
-    from imir_lens.report.document import check_output
+    from imir_lens.report.storage import check_output
 
     check_output(out, force=True)
     run = out / "run"

@@ -62,7 +62,7 @@ def heads(
     """
     overrides = parse_fields(fields)
     pairs = None if relation is None else read_relation(relation)
-    from imir_lens.report.document import check_output
+    from imir_lens.report.storage import check_output
 
     check_output(out, force=force)
     say.note("open the model …")

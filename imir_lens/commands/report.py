@@ -1,5 +1,6 @@
-"""`imir-lens report`: HTML, Markdown and figures again from report.json; the last words of `analyze` and `verify`."""
+"""`imir-lens report`: all pages and figures again from a report's JSON; the last words of `analyze` and `verify`."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,14 +18,33 @@ if TYPE_CHECKING:
 @click.argument("directory", metavar="DIR", type=PLACE)
 @command
 def report(directory: Path, say: Output, device: str | None) -> None:
-    """Rebuild HTML, Markdown and figures in DIR from its report.json."""
-    from imir_lens.report.document import Report
-    from imir_lens.report.verification_document import VerificationReport, is_verification
+    """Rebuild the pages, tables and figures in DIR from its report.json, atlas.json or trajectory.json."""
+    if (directory / "atlas.json").is_file():
+        from imir_lens.commands.heads import result_of as atlas_result
+        from imir_lens.report.atlas_document import Atlas
 
-    if is_verification(directory):
+        say.result(*atlas_result(Atlas.rebuild(directory), directory))
+    elif (directory / "trajectory.json").is_file():
+        from imir_lens.commands.trajectory import result_of as trajectory_result
+        from imir_lens.report.trajectory_document import Trajectory
+
+        say.result(*trajectory_result(Trajectory.rebuild(directory), directory))
+    elif _is_verification(directory):
+        from imir_lens.report.verification_document import VerificationReport
+
         say.result(*verification_result(VerificationReport.rebuild(directory), directory))
-        return
-    say.result(*result_of(Report.rebuild(directory), directory))
+    else:
+        from imir_lens.report.document import Report
+
+        say.result(*result_of(Report.rebuild(directory), directory))
+
+
+def _is_verification(directory: Path) -> bool:
+    try:
+        data = json.loads((directory / "report.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(data, dict) and str(data.get("schema", "")).startswith("imir-lens/verification/")
 
 
 def result_of(report: "Report", directory: Path) -> tuple[dict[str, Any], list[str]]:

@@ -60,7 +60,7 @@ def trajectory(
     """
     overrides = parse_fields(fields)
     from imir_lens.dynamics.trajectory_cache import FOLDER
-    from imir_lens.report.document import check_output
+    from imir_lens.report.storage import check_output
     from imir_lens.tasks.registry import make_task
 
     check_output(out, force=force or _only_points(out, FOLDER))

@@ -57,7 +57,7 @@ def verify(
     was trained on, with the same kernel (--set kernel_seed=N).
     """
     overrides, counts = parse_fields(fields), _counts(test_examples)
-    from imir_lens.report.document import check_output
+    from imir_lens.report.storage import check_output
     from imir_lens.tasks.registry import causal_task
 
     check_output(out, force=force)

@@ -10,13 +10,11 @@ from imir_lens.figures.head_map import head_maps
 from imir_lens.figures.style import standalone
 from imir_lens.report.atlas_render import render_atlas_html, render_atlas_markdown
 from imir_lens.report.atlas_tables import csv_rows
-from imir_lens.report.document import check_output, read_json, report_json, write_text
-from imir_lens.report.storage import write_directory
+from imir_lens.report.json_files import write_text
+from imir_lens.report.saved_report import SavedReport
 from imir_lens.report.validation import ReportError, check_finite, check_schema, load_schema
 
 SCHEMA_NAME: Final = "atlas_schema.json"
-ATLAS_JSON: Final = "atlas.json"
-_MADE: Final = ("heads.html", "heads.md", "heads.csv", "figures/heads.svg")
 
 
 def validate_atlas(data: Mapping[str, Any]) -> None:
@@ -33,7 +31,7 @@ def validate_atlas(data: Mapping[str, Any]) -> None:
         raise ReportError(f"report.heads: expected one entry for each of {len(expected)} heads, in order")
 
 
-class Atlas:
+class Atlas(SavedReport):
     """The heads of a model.
 
     Args:
@@ -43,8 +41,8 @@ class Atlas:
         data: the atlas.
     """
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        self.data = data
+    json_name = "atlas.json"
+    made = ("heads.html", "heads.md", "heads.csv", "figures/heads.svg")
 
     @property
     def heads(self) -> list[dict[str, Any]]:
@@ -73,44 +71,18 @@ class Atlas:
 
         return [head["head"] for head in sorted(self.heads, key=value, reverse=True)[:count]]
 
-    def save(self, directory: str | Path, *, force: bool = False) -> Path:
-        """Write atlas.json, heads.html, heads.md, heads.csv and the figures, all or none, as `Report.save` does.
+    @staticmethod
+    def check(data: Mapping[str, Any]) -> None:
+        """Check the data: see `validate_atlas`."""
+        validate_atlas(data)
 
-        Args:
-            directory: where to; made when missing.
-            force: replace an older atlas.
-
-        Returns:
-            the directory.
-
-        Raises:
-            OptionError: when the directory is not empty and `force` is not given, or cannot be written to.
-            ReportError: when the data does not follow the schema.
-        """
-        path = Path(directory)
-        check_output(directory, force=force)
-        validate_atlas(self.data)
-
-        def write(place: Path) -> None:
-            write_text(place / ATLAS_JSON, report_json(self.data), "backslashreplace")
-            (place / "figures").mkdir()
-            write_text(place / "heads.html", render_atlas_html(self.data))
-            write_text(place / "heads.md", render_atlas_markdown(self.data))
-            write_text(place / "heads.csv", _csv(self.data))
-            write_text(place / "figures" / "heads.svg", standalone(head_maps(self.data)))
-
-        write_directory(path, write, owned=lambda _: map(Path, (*_MADE, ATLAS_JSON)))
-        return path
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Atlas":
-        """Read an atlas from its directory, or its atlas.json.
-
-        Raises:
-            ReportError: when it is missing, not JSON, or does not follow the schema.
-        """
-        place = Path(path)
-        return cls(read_json(place / ATLAS_JSON if place.is_dir() else place, validate_atlas))
+    def write_made(self, directory: Path) -> None:
+        """Write heads.html, heads.md, heads.csv and the figure."""
+        (directory / "figures").mkdir()
+        write_text(directory / "heads.html", render_atlas_html(self.data))
+        write_text(directory / "heads.md", render_atlas_markdown(self.data))
+        write_text(directory / "heads.csv", _csv(self.data))
+        write_text(directory / "figures" / "heads.svg", standalone(head_maps(self.data)))
 
     def __repr__(self) -> str:
         names = ("previous_token", "induction", "duplicate_token", "copying", "sink")

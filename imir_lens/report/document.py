@@ -1,25 +1,21 @@
 """`Report`: a report's data with the files made from it."""
 
-import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
-from imir_lens.errors import OptionError
 from imir_lens.figures.attention import attention_figure
 from imir_lens.figures.attribution import attribution_chart
 from imir_lens.figures.circuit_graph import circuit_graph
 from imir_lens.figures.style import standalone
 from imir_lens.report.html import render_card, render_html
+from imir_lens.report.json_files import write_text
 from imir_lens.report.markdown import render_markdown
-from imir_lens.report.storage import check_writable, write_directory
-from imir_lens.report.validation import ReportError, validate
+from imir_lens.report.saved_report import SavedReport
+from imir_lens.report.validation import validate
 
-JSON_NAME: Final = "report.json"
-_BULKY: Final = ("examples", "drawn")  # what figures are drawn from: patterns and matrices
 COORDINATES_NAME: Final = "coordinates.safetensors"
-_MADE: Final = ("report.html", "report.md", "figures/circuit.svg", "figures/attribution.svg", "figures/attention.svg")
 
 
 @runtime_checkable
@@ -42,90 +38,7 @@ class SavedCoordinates:
         shutil.copyfile(self.path, path)
 
 
-def report_json(data: dict[str, Any]) -> str:
-    """Return the text of report.json: in the given order, floats in full, one line per example context or figure.
-
-    Args:
-        data: a report.
-
-    Raises:
-        ReportError: for a number that JSON does not have.
-    """
-    try:
-        parts = []
-        for key, value in data.items():
-            if key in _BULKY and value:
-                block = _a_line_each(value)
-            else:
-                block = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False).replace("\n", "\n ")
-            parts.append(f" {json.dumps(key)}: {block}")
-    except ValueError as error:
-        raise ReportError(f"report.{key}: {error}; a report holds finite numbers only") from error
-    return "{\n" + ",\n".join(parts) + "\n}\n"
-
-
-def _a_line_each(value: dict[str, Any] | list[Any]) -> str:
-    """Write a list or an object with one line for each of its members."""
-
-    def line(member: Any) -> str:
-        return json.dumps(member, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-
-    if isinstance(value, dict):
-        lines, ends = [f"{line(name)}: {line(member)}" for name, member in value.items()], "{}"
-    else:
-        lines, ends = [line(member) for member in value], "[]"
-    return f"{ends[0]}\n  " + ",\n  ".join(lines) + f"\n {ends[1]}"
-
-
-def write_text(path: Path, text: str, errors: str = "xmlcharrefreplace") -> None:
-    """Write a text; `errors` says what becomes of what UTF-8 cannot hold."""
-    path.write_bytes(text.encode("utf-8", errors))
-
-
-def _write_made(directory: Path, data: dict[str, Any]) -> None:
-    """Write everything that is made from report.json."""
-    (directory / "figures").mkdir()
-    write_text(directory / "report.html", render_html(data))
-    write_text(directory / "report.md", render_markdown(data))
-    figures = {"circuit": circuit_graph(data), "attribution": attribution_chart(data)}
-    if data["examples"]:
-        figures["attention"] = attention_figure(data["examples"][0])
-    for name, drawing in figures.items():
-        write_text(directory / "figures" / f"{name}.svg", standalone(drawing))
-
-
-def read_json(path: Path, check: Callable[[Mapping[str, Any]], None] = validate) -> dict[str, Any]:
-    """Read a report's data and check it.
-
-    Raises:
-        ReportError: when it is missing, not JSON, or `check` refuses it.
-    """
-
-    def refuse(constant: str) -> None:
-        raise ReportError(f"{str(path)!r} holds {constant}: a report holds finite numbers only")
-
-    try:
-        data = json.loads(path.read_bytes(), parse_constant=refuse)
-    except OSError as error:
-        raise ReportError(f"cannot read {str(path)!r}: {error.strerror}; expected a {JSON_NAME}") from error
-    except UnicodeDecodeError as error:
-        raise ReportError(f"{str(path)!r} is not JSON: byte {error.start} is not text") from error
-    except json.JSONDecodeError as error:
-        raise ReportError(
-            f"{str(path)!r} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        ) from error
-    except RecursionError as error:
-        raise ReportError(f"{str(path)!r} is not a report: it is nested too deeply") from error
-    if not isinstance(data, dict):
-        raise ReportError(f"{str(path)!r} is not a report: expected an object, found {type(data).__name__}")
-    try:
-        check(data)
-    except ReportError as error:
-        raise ReportError(f"{str(path)!r}: {error}") from error
-    return data
-
-
-class Report:
+class Report(SavedReport):
     """The outcome of an analysis.
 
     Args:
@@ -137,8 +50,11 @@ class Report:
         coordinates: the model's coordinates, or None.
     """
 
+    made = ("report.html", "report.md", "figures/circuit.svg", "figures/attribution.svg", "figures/attention.svg")
+    beside = (COORDINATES_NAME,)
+
     def __init__(self, data: dict[str, Any], coordinates: Savable | None = None) -> None:
-        self.data = data
+        super().__init__(data)
         self.coordinates = coordinates
 
     @property
@@ -151,39 +67,30 @@ class Report:
         """The circuit's units."""
         return list(self.data["circuit"]["units"])
 
-    def save(self, directory: str | Path, *, force: bool = False) -> Path:
-        """Write report.html, report.json, report.md, the figures and, where at hand, coordinates.safetensors.
+    @staticmethod
+    def check(data: Mapping[str, Any]) -> None:
+        """Check a report: see `validate`."""
+        validate(data)
 
-        Either all files are written or none; an older report in the directory survives a failure, and files that are
-        not a report's are never touched.
+    def write_made(self, directory: Path) -> None:
+        """Write report.html, report.md and the figures."""
+        (directory / "figures").mkdir()
+        write_text(directory / "report.html", render_html(self.data))
+        write_text(directory / "report.md", render_markdown(self.data))
+        figures = {"circuit": circuit_graph(self.data), "attribution": attribution_chart(self.data)}
+        if self.data["examples"]:
+            figures["attention"] = attention_figure(self.data["examples"][0])
+        for name, drawing in figures.items():
+            write_text(directory / "figures" / f"{name}.svg", standalone(drawing))
 
-        Args:
-            directory: where to; made when missing.
-            force: replace an older report.
-
-        Returns:
-            the directory.
-
-        Raises:
-            OptionError: when the directory is not empty and `force` is not given, or cannot be written to.
-            ReportError: when the data does not follow the schema.
-        """
-        path = Path(directory)
-        check_output(directory, force=force)
-        validate(self.data)
-
-        def write(place: Path) -> None:
-            write_text(place / JSON_NAME, report_json(self.data), "backslashreplace")
-            _write_made(place, self.data)
-            if self.coordinates is not None:
-                self.coordinates.save(place / COORDINATES_NAME)
-
-        write_directory(path, write, owned=lambda _: map(Path, (*_MADE, JSON_NAME, COORDINATES_NAME)))
-        return path
+    def write_beside(self, directory: Path) -> None:
+        """Write coordinates.safetensors, where the coordinates are at hand."""
+        if self.coordinates is not None:
+            self.coordinates.save(directory / COORDINATES_NAME)
 
     @classmethod
     def load(cls, path: str | Path) -> "Report":
-        """Read a report.
+        """Read a report, and the coordinates saved beside it.
 
         Args:
             path: its directory, or its report.json.
@@ -191,28 +98,9 @@ class Report:
         Raises:
             ReportError: when it is missing, not JSON, or does not follow the schema.
         """
-        place = Path(path)
-        file = place / JSON_NAME if place.is_dir() else place
-        saved = file.parent / COORDINATES_NAME
-        return cls(read_json(file), SavedCoordinates(saved) if saved.is_file() else None)
-
-    @classmethod
-    def rebuild(cls, directory: str | Path) -> "Report":
-        """Make HTML, Markdown and figures again from the report.json of a directory, which stays as it is.
-
-        Args:
-            directory: a directory with a report.json.
-
-        Returns:
-            the report.
-
-        Raises:
-            ReportError: when report.json is missing, not JSON, or does not follow the schema.
-            OptionError: when the directory cannot be written to.
-        """
-        path = Path(directory)
-        report = cls.load(path / JSON_NAME)
-        write_directory(path, lambda place: _write_made(place, report.data), owned=lambda _: map(Path, _MADE))
+        report, place = super().load(path), Path(path)
+        saved = (place if place.is_dir() else place.parent) / COORDINATES_NAME
+        report.coordinates = SavedCoordinates(saved) if saved.is_file() else None
         return report
 
     def __repr__(self) -> str:
@@ -225,26 +113,3 @@ class Report:
 
     def _repr_markdown_(self) -> str:
         return render_markdown(self.data, figures=False)
-
-
-def check_output(directory: str | Path, *, force: bool) -> None:
-    """Refuse an output directory that is taken or cannot be written, before any work is done for it.
-
-    Raises:
-        OptionError: when it is a file, not empty and `force` is not given, or cannot be made or written.
-    """
-    if not str(directory):
-        raise OptionError("the path of the output directory is empty; give a directory with --out")
-    path = Path(directory)
-    try:
-        occupied: Iterable[Path] = list(path.iterdir()) if path.is_dir() else []
-        taken = path.exists() and not path.is_dir()
-    except OSError as error:
-        raise OptionError(
-            f"cannot read {str(path)!r}: {error.strerror}; choose another directory with --out"
-        ) from error
-    if taken:
-        raise OptionError(f"{str(path)!r} is a file; give a directory with --out")
-    if occupied and not force:
-        raise OptionError(f"{str(path)!r} exists; pass --force to overwrite")
-    check_writable(path)

@@ -106,3 +106,26 @@ def write_directory(directory: Path, write: Callable[[Path], None], *, owned: Ca
                 _move_in(staged, directory, work / "old", owned(directory))
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def check_output(directory: str | Path, *, force: bool) -> None:
+    """Refuse an output directory that is taken or cannot be written, before any work is done for it.
+
+    Raises:
+        OptionError: when it is a file, not empty and `force` is not given, or cannot be made or written.
+    """
+    if not str(directory):
+        raise OptionError("the path of the output directory is empty; give a directory with --out")
+    path = Path(directory)
+    try:
+        occupied: Iterable[Path] = list(path.iterdir()) if path.is_dir() else []
+        taken = path.exists() and not path.is_dir()
+    except OSError as error:
+        raise OptionError(
+            f"cannot read {str(path)!r}: {error.strerror}; choose another directory with --out"
+        ) from error
+    if taken:
+        raise OptionError(f"{str(path)!r} is a file; give a directory with --out")
+    if occupied and not force:
+        raise OptionError(f"{str(path)!r} exists; pass --force to overwrite")
+    check_writable(path)

@@ -9,15 +9,13 @@ from typing import Any, Final
 from imir_lens.errors import OptionError, did_you_mean
 from imir_lens.figures.style import standalone
 from imir_lens.figures.trajectory_chart import trajectory_chart
-from imir_lens.report.document import check_output, read_json, report_json, write_text
-from imir_lens.report.storage import write_directory
+from imir_lens.report.json_files import write_text
+from imir_lens.report.saved_report import SavedReport
 from imir_lens.report.trajectory_render import render_trajectory_html, render_trajectory_markdown
 from imir_lens.report.trajectory_tables import csv_rows, headline
 from imir_lens.report.validation import ReportError, check_finite, check_schema, load_schema
 
 SCHEMA_NAME: Final = "trajectory_schema.json"
-TRAJECTORY_JSON: Final = "trajectory.json"
-_MADE: Final = ("trajectory.html", "trajectory.md", "trajectory.csv", "figures/trajectory.svg")
 
 
 def validate_trajectory(data: Mapping[str, Any]) -> None:
@@ -37,7 +35,7 @@ def validate_trajectory(data: Mapping[str, Any]) -> None:
                 raise ReportError(f"report.{field}[{at}].values: expected {len(steps)}, found {len(row['values'])}")
 
 
-class Trajectory:
+class Trajectory(SavedReport):
     """Coordinates, losses and attention over the checkpoints of a run.
 
     Args:
@@ -47,8 +45,8 @@ class Trajectory:
         data: the trajectory.
     """
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        self.data = data
+    json_name = "trajectory.json"
+    made = ("trajectory.html", "trajectory.md", "trajectory.csv", "figures/trajectory.svg")
 
     @property
     def steps(self) -> list[int]:
@@ -91,44 +89,18 @@ class Trajectory:
             raise OptionError(f"{name!r} was not followed here; {did_you_mean(name, found)}")
         return list(found[name])
 
-    def save(self, directory: str | Path, *, force: bool = False) -> Path:
-        """Write trajectory.json, .html, .md and .csv and the figure, all or none, as `Report.save` does.
+    @staticmethod
+    def check(data: Mapping[str, Any]) -> None:
+        """Check the data: see `validate_trajectory`."""
+        validate_trajectory(data)
 
-        Args:
-            directory: where to; made when missing.
-            force: write into a directory that is not empty, over an older trajectory.
-
-        Returns:
-            the directory.
-
-        Raises:
-            OptionError: when the directory is not empty and `force` is not given, or cannot be written to.
-            ReportError: when the data does not follow the schema.
-        """
-        path = Path(directory)
-        check_output(directory, force=force)
-        validate_trajectory(self.data)
-
-        def write(place: Path) -> None:
-            write_text(place / TRAJECTORY_JSON, report_json(self.data), "backslashreplace")
-            (place / "figures").mkdir()
-            write_text(place / "trajectory.html", render_trajectory_html(self.data))
-            write_text(place / "trajectory.md", render_trajectory_markdown(self.data))
-            write_text(place / "trajectory.csv", _csv(self.data))
-            write_text(place / "figures" / "trajectory.svg", standalone(trajectory_chart(self.data)))
-
-        write_directory(path, write, owned=lambda _: map(Path, (*_MADE, TRAJECTORY_JSON)))
-        return path
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Trajectory":
-        """Read a trajectory from its directory, or its trajectory.json.
-
-        Raises:
-            ReportError: when it is missing, not JSON, or does not follow the schema.
-        """
-        place = Path(path)
-        return cls(read_json(place / TRAJECTORY_JSON if place.is_dir() else place, validate_trajectory))
+    def write_made(self, directory: Path) -> None:
+        """Write trajectory.html, trajectory.md, trajectory.csv and the figure."""
+        (directory / "figures").mkdir()
+        write_text(directory / "trajectory.html", render_trajectory_html(self.data))
+        write_text(directory / "trajectory.md", render_trajectory_markdown(self.data))
+        write_text(directory / "trajectory.csv", _csv(self.data))
+        write_text(directory / "figures" / "trajectory.svg", standalone(trajectory_chart(self.data)))
 
     def __repr__(self) -> str:
         return f"Trajectory({len(self.steps)} checkpoints): {headline(self.data)}"

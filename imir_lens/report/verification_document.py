@@ -1,13 +1,12 @@
 """`VerificationReport`: a verification's data with the files made from it."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from imir_lens.figures.style import standalone
-from imir_lens.report.document import JSON_NAME, check_output, read_json, report_json, write_text
-from imir_lens.report.storage import write_directory
+from imir_lens.report.json_files import write_text
+from imir_lens.report.saved_report import SavedReport
 from imir_lens.report.validation import ReportError, check_finite, check_schema, load_schema
 from imir_lens.report.verification_render import (
     render_verification_html,
@@ -17,7 +16,6 @@ from imir_lens.report.verification_render import (
 
 SCHEMA_NAME: Final = "verification_schema.json"
 _FIGURES: Final = ("attention", "posterior", "examples", "kernel", "errors", "copyers", "ablations")
-_MADE: Final = ("report.html", "report.md", *(f"figures/{name}.svg" for name in _FIGURES))
 
 
 def validate_verification(report: Mapping[str, Any]) -> None:
@@ -53,21 +51,12 @@ def validate_verification(report: Mapping[str, Any]) -> None:
             raise ReportError("report.parameters: expected column and row errors, or neither")
 
 
-def is_verification(directory: str | Path) -> bool:
-    """Whether the report.json of a directory says that it is a verification's."""
-    try:
-        data = json.loads((Path(directory) / JSON_NAME).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(data, dict) and str(data.get("schema", "")).startswith("imir-lens/verification/")
-
-
 def _same_length(place: str, *lists: list[Any]) -> None:
     if len({len(one) for one in lists}) > 1:
         raise ReportError(f"report.{place}: expected lists of one length, found {[len(one) for one in lists]}")
 
 
-class VerificationReport:
+class VerificationReport(SavedReport):
     """The outcome of a verification.
 
     Args:
@@ -77,61 +66,25 @@ class VerificationReport:
         data: the report.
     """
 
-    def __init__(self, data: dict[str, Any]) -> None:
-        self.data = data
+    made = ("report.html", "report.md", *(f"figures/{name}.svg" for name in _FIGURES))
 
     @property
     def verdict(self) -> dict[str, Any]:
         """The verdict: mechanism, evidence level, text, caveats, and the checks behind it."""
         return dict(self.data["verdict"])
 
-    def save(self, directory: str | Path, *, force: bool = False) -> Path:
-        """Write report.html, report.json, report.md and the figures, all or none, as `Report.save` does.
+    @staticmethod
+    def check(data: Mapping[str, Any]) -> None:
+        """Check the data: see `validate_verification`."""
+        validate_verification(data)
 
-        Args:
-            directory: where to; made when missing.
-            force: replace an older report.
-
-        Returns:
-            the directory.
-
-        Raises:
-            OptionError: when the directory is not empty and `force` is not given, or cannot be written to.
-            ReportError: when the data does not follow the schema.
-        """
-        path = Path(directory)
-        check_output(directory, force=force)
-        validate_verification(self.data)
-
-        def write(place: Path) -> None:
-            write_text(place / JSON_NAME, report_json(self.data), "backslashreplace")
-            _write_made(place, self.data)
-
-        write_directory(path, write, owned=lambda _: map(Path, (*_MADE, JSON_NAME)))
-        return path
-
-    @classmethod
-    def load(cls, path: str | Path) -> "VerificationReport":
-        """Read a verification from its directory, or its report.json.
-
-        Raises:
-            ReportError: when it is missing, not JSON, or does not follow the schema.
-        """
-        place = Path(path)
-        return cls(read_json(place / JSON_NAME if place.is_dir() else place, validate_verification))
-
-    @classmethod
-    def rebuild(cls, directory: str | Path) -> "VerificationReport":
-        """Make HTML, Markdown and figures again from the report.json of a directory, which stays as it is.
-
-        Raises:
-            ReportError: when report.json is missing, not JSON, or does not follow the schema.
-            OptionError: when the directory cannot be written to.
-        """
-        path = Path(directory)
-        report = cls.load(path / JSON_NAME)
-        write_directory(path, lambda place: _write_made(place, report.data), owned=lambda _: map(Path, _MADE))
-        return report
+    def write_made(self, directory: Path) -> None:
+        """Write report.html, report.md and the figures."""
+        (directory / "figures").mkdir()
+        write_text(directory / "report.html", render_verification_html(self.data))
+        write_text(directory / "report.md", render_verification_markdown(self.data))
+        for name, drawing in verification_figures(self.data).items():
+            write_text(directory / "figures" / f"{name}.svg", standalone(drawing))
 
     def __repr__(self) -> str:
         verdict = self.data["verdict"]
@@ -139,12 +92,3 @@ class VerificationReport:
 
     def _repr_markdown_(self) -> str:
         return render_verification_markdown(self.data, figures=False)
-
-
-def _write_made(directory: Path, data: dict[str, Any]) -> None:
-    """Write everything that is made from report.json."""
-    (directory / "figures").mkdir()
-    write_text(directory / "report.html", render_verification_html(data))
-    write_text(directory / "report.md", render_verification_markdown(data))
-    for name, drawing in verification_figures(data).items():
-        write_text(directory / "figures" / f"{name}.svg", standalone(drawing))

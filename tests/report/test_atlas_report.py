@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from calling import DATA
+from calling import DATA, call
 from helpers_report import BREAKOUT, HOSTILE, Page
 
 from imir_lens.atlas.pipeline import heads_atlas
@@ -131,3 +131,15 @@ def test_an_atlas_that_breaks_its_schema_is_refused(full, change, told, tmp_path
         Atlas(data).save(tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out" / "atlas.json").exists()
+
+
+def test_the_command_report_makes_an_atlas_again(plain, tmp_path) -> None:
+    place = tmp_path / "atlas"
+    plain.save(place)
+    before = {path.name: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    (place / "heads.html").unlink()
+    (place / "heads.csv").write_text("old")
+    result = call("report", place)
+    assert result.exit_code == 0, result.stderr
+    assert {path.name: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    assert "atlas     " in result.stdout

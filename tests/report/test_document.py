@@ -8,7 +8,8 @@ from sample_report import KINDS, sample_report
 from imir_lens.errors import OptionError
 from imir_lens.report import Report, ReportError
 from imir_lens.report import document as document_module
-from imir_lens.report.document import check_output, report_json
+from imir_lens.report.json_files import report_json
+from imir_lens.report.storage import check_output
 
 FILES = ["figures/attention.svg", "figures/attribution.svg", "figures/circuit.svg"]
 FILES += ["report.html", "report.json", "report.md"]
