@@ -139,7 +139,7 @@ def swaps_of(tracks: Iterable[Track], steps: Sequence[int]) -> list[Swap]:
             if before is not None and track.carriers[at] != track.carriers[before]:
                 found.append(Swap(steps[at], steps[before], track.role, track.carriers[before], track.carriers[at]))
             before = at
-    return sorted(found, key=lambda swap: swap.step)
+    return sorted(found, key=lambda swap: (swap.step, swap.role, swap.former))
 
 
 def _follow_family(
