@@ -8,7 +8,7 @@ the smaller factor. Only the last layer's query rows are computed.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -117,7 +117,7 @@ class _Run:
         space = self.space
         for layer, heads in enumerate(self.owner.extended):
             last = layer == space.paths.n_layers - 1
-            hidden = self._constant(("hidden", layer), lambda at=layer: space.form.hidden(at, space.n_positions))
+            hidden = self._constant(("hidden", layer), partial(space.form.hidden, layer, space.n_positions))
             hidden = self._rows(hidden[None, None]) if last else hidden[None, None]
             patterns = {head: self._pattern(self._score(head, last=last), hidden) for head in heads}
             for head, pairs in heads.items():
@@ -161,7 +161,7 @@ class _Run:
                 term = _product(_product(query, classes.unsqueeze(1)), self._classes[..., self._free].transpose(2, 3))
             else:
                 offsets = tuple(k for (k,) in section.which)
-                basis = self._constant(offsets, lambda ks=offsets: offset_basis(ks, self.space.n_positions))
+                basis = self._constant(offsets, partial(offset_basis, offsets, self.space.n_positions))
                 direct = u == 0 and last and self.batch.fixed_queries is not None
                 basis = basis[:, self.batch.fixed_queries] if direct else basis
                 shifts = (part @ basis.flatten(1)).view(len(part), 1, *basis.shape[1:])
