@@ -29,7 +29,7 @@ check: .venv/stamp
 
 # The docs site, in site/: every link and anchor has to lead somewhere.
 docs: .venv/stamp
-	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
 bench: .venv/stamp
 	.venv/bin/python -m benchmarks

@@ -1,6 +1,7 @@
 """The page of all numbers: what was measured, what came out, with which command, and which test holds it."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from docs_build.markdown import MADE, table
 
 _RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+_DOCS = Path(__file__).parents[1] / "docs"
 Rows = list[dict[str, Any]]
 
 # What a benchmark says in one line, from its stored result; and the page with its tables.
@@ -123,9 +125,19 @@ def page() -> str:
 
 
 def _row(name: str, stored: dict[str, Any]) -> list[Any]:
-    where, headline = _HEADLINES.get(name, (f"benchmarks.md#{name.replace('_', '-')}", lambda stored: "see the table"))
-    page = where.partition("#")[0]
-    return [headline(stored), f"`{stored['command']}`", stored["seed"], f"[{page}]({where})"]
+    where, headline = _HEADLINES.get(name, (_where(name), lambda stored: "see the tables"))
+    link = f"[{where.partition('#')[0]}]({where})" if where else "in `benchmarks/results`"
+    return [headline(stored), f"`{stored['command']}`", stored["seed"], link]
+
+
+def _where(name: str) -> str:
+    """The page that has a benchmark's tables: its section among the benchmarks, or a page that names its command."""
+    title = name.replace("_", " ").capitalize()
+    if f"\n## {title}\n" in (_DOCS / "benchmarks.md").read_text(encoding="utf-8"):
+        return f"benchmarks.md#{name.replace('_', '-')}"
+    others = [path for path in sorted(_DOCS.glob("*.md")) if path.name != "numbers.md"]
+    command = re.compile(rf"python -m benchmarks {name}\b")
+    return next((path.name for path in others if command.search(path.read_text(encoding="utf-8"))), "")
 
 
 def _most(rows: Rows, name: str) -> Any:
