@@ -40,16 +40,27 @@ def unprintable(settings, folder):
 
 def killed_while_training(settings, folder):
     """Trains and analyses, but the first time the process is killed at step 14, between two saved states."""
-    from imir_lens.sweep import experiment
-
-    train = experiment.train
 
     def stop(step, row):
         if step == 14 and calls(folder) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
 
     note(folder)
-    experiment.train = lambda *args, **options: train(*args, progress=stop, **options)
+    return watched(settings, folder, stop)
+
+
+def slow_training(settings, folder):
+    """Trains, with a tenth of a second a step after the fiftieth."""
+    from imir_lens.sweep.settings import resolve
+
+    return watched(resolve(settings), folder, lambda step, row: time.sleep(0.1 * (step > 50)))
+
+
+def watched(settings, folder, progress):
+    from imir_lens.sweep import experiment
+
+    train = experiment.train
+    experiment.train = lambda *args, **options: train(*args, progress=progress, **options)
     try:
         return experiment.run_cell(settings, folder)
     finally:

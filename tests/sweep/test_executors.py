@@ -1,10 +1,12 @@
 """The same sweep on other executors."""
 
 import json
+import os
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
-from small_sweeps import calls_by_cell, cells_of, found, run, squares, write_spec
+from small_sweeps import HERE, calls_by_cell, cells_of, found, run, squares, write_spec
 
 from imir_lens.errors import OptionError
 from imir_lens.sweep import Cell, read_spec, results, run_sweep
@@ -51,7 +53,7 @@ def test_a_dask_worker_that_is_killed_loses_nothing(tmp_path):
     cells, out = cells_of("deadly", settings), tmp_path / "out"
     summary = run(cells, out, executor="dask", workers=1)
     assert (summary.done, summary.failed) == (2, 1)
-    assert calls_by_cell(cells, out)[:2] == [2, 1]
+    assert calls_by_cell(cells, out) == [2, 1, 3]
     assert results(out)[2]["error_type"] == "KilledWorker"
     assert run(cells, out, resume=True).ran == 0
 
@@ -78,10 +80,25 @@ def test_jobs_of_submitit_give_the_same_results(local, tmp_path):
 
 
 @needs_submitit
-def test_a_job_that_is_killed_is_submitted_again(tmp_path):
+def test_a_job_that_is_killed_is_submitted_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("submitit.core.core.Job._results_timeout_s", 1)  # it waits so long for files on slow drives
     cells, out = cells_of("deadly", [{"deaths": 1}]), tmp_path / "out"
     assert run(cells, out, executor="slurm", slurm={"cluster": "local"}).done == 1
     assert calls_by_cell(cells, out) == [2]
+
+
+@needs_submitit
+def test_jobs_are_submitted_as_one_array_of_which_so_many_run_as_there_may_be_workers(tmp_path, monkeypatch):
+    """With programs under the names of SLURM's that run the jobs here."""
+    monkeypatch.setenv("PATH", f"{Path(HERE) / 'pretended_slurm'}{os.pathsep}{os.environ['PATH']}")
+    out = tmp_path / "out"
+    summary = run(squares(1, 2, 3, bad=2), out, executor="slurm", slurm={"slurm_partition": "cpu", "timeout_min": 7})
+    assert (summary.done, summary.failed) == (2, 1)
+    assert [row["error_type"] for row in results(out)] == [None, "ValueError", None]
+    (script,) = (out / "slurm").glob("*/*_submission.sh")
+    asked = set(script.read_text().splitlines())
+    assert {"#SBATCH --array=0-2%2", "#SBATCH --partition=cpu", "#SBATCH --time=7"} <= asked
+    assert {"#SBATCH --cpus-per-task=1", "export OMP_NUM_THREADS=1"} <= asked
 
 
 @needs_submitit
