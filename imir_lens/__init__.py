@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from imir_lens.report.document import Report
     from imir_lens.report.trajectory_document import Trajectory
     from imir_lens.report.verification_document import VerificationReport
+    from imir_lens.shown_attention import attention
     from imir_lens.sources.conversion import convert_checkpoint
     from imir_lens.surrogate import Surrogate
     from imir_lens.tasks.base import Batch, Task
@@ -58,6 +59,7 @@ __all__ = [
     "VerificationReport",
     "ablate",
     "analyze",
+    "attention",
     "checkpoint_series",
     "convert_checkpoint",
     "detect",
@@ -95,6 +97,7 @@ _HOMES = {
     "VerificationReport": "report.verification_document",
     "ablate": "ablation",
     "analyze": "pipeline",
+    "attention": "shown_attention",
     "checkpoint_series": "checkpoints",
     "convert_checkpoint": "sources.conversion",
     "detect": "detection",

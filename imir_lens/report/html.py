@@ -14,10 +14,11 @@ from imir_lens.figures import style
 from imir_lens.figures.attention import attention_figure
 from imir_lens.figures.attribution import attribution_chart
 from imir_lens.figures.circuit_graph import circuit_graph
-from imir_lens.report import attention_view, summary, tables, words
+from imir_lens.report import attention_view, summary, tables, trajectory_view, words
 
 
-def _read(name: str) -> str:
+def read_template(name: str) -> str:
+    """Return the text of a template of this package, as it stands."""
     return files("imir_lens.report").joinpath(name).read_text("utf-8")
 
 
@@ -30,7 +31,7 @@ def _finalize(value: Any) -> Any:
 def environment() -> Environment:
     """Return the templates of this package, with what every page needs."""
     made = Environment(
-        loader=FunctionLoader(_read),
+        loader=FunctionLoader(read_template),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalize,
@@ -98,7 +99,7 @@ def render_html(report: Mapping[str, Any]) -> str:
         the text of an HTML file.
     """
     bundle = attention_view.read_bundle() if report["examples"] else None
-    player = _read("attention.js.j2").strip()
+    player = read_template("attention.js.j2").strip()
     examples = _examples(report, interactive=bundle is not None)
     scripts = [bundle, player] if bundle is not None and any(e["data"] for e in examples) else []
     return (
@@ -133,6 +134,7 @@ def render_html(report: Mapping[str, Any]) -> str:
             heads=tables.heads_table(report),
             coordinates=tables.coordinates_table(report),
             provenance=tables.provenance_table(report),
+            training=trajectory_view.view(report),
         )
     )
 
