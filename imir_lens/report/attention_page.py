@@ -12,7 +12,7 @@ from imir_lens.figures.attention import attention_figure
 from imir_lens.report import attention_view
 from imir_lens.report.html import environment, policy, read_template, stylesheet
 
-_HEADER, _ROW, _A_ROW = 420, 150, 4  # pixels of the frame: the large pattern, a row of small ones, heads in a row
+_LARGE, _ROW, _A_ROW = 1010, 70, 10  # pixels of the frame: the large pattern, a row of small ones; heads in a row
 
 
 class AttentionView:
@@ -80,7 +80,7 @@ class AttentionView:
             return self.svg()
         # A frame of its own: two figures in one notebook share no names, and scripts of the page stay in it.
         heads = len(self.example["attention"])
-        height = _HEADER + _ROW * -(-heads // _A_ROW)
+        height = _LARGE + _ROW * -(-heads // _A_ROW)
         return (
             f'<iframe sandbox="allow-scripts" title="{escape(self.title)}" width="100%" height="{height}" '
             f'style="border:0" srcdoc="{escape(self.html())}"></iframe>'
