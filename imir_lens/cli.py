@@ -13,8 +13,11 @@ import click
 
 from imir_lens import __version__
 from imir_lens.commands.analyze import analyze
+from imir_lens.commands.colours import styled
+from imir_lens.commands.completion import complete_tasks, completion
 from imir_lens.commands.convert import convert
 from imir_lens.commands.demo import demo
+from imir_lens.commands.examples import epilog
 from imir_lens.commands.heads import heads
 from imir_lens.commands.report import report
 from imir_lens.commands.sweep import sweep
@@ -63,7 +66,7 @@ class _Program(click.Group):
 
 def _fail(message: str, *, code: int) -> NoReturn:
     line = "".join(character if character.isprintable() else " " for character in message)
-    click.echo(f"imir-lens: {line}", err=True)
+    click.echo(f"{styled('imir-lens:', err=True, fg='red', bold=True)} {line}", err=True)
     sys.exit(code)
 
 
@@ -79,7 +82,9 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (demo, tasks, train, analyze, heads, verify, trajectory, report, convert, sweep):
+for _command in (demo, tasks, train, analyze, heads, verify, trajectory, report, convert, sweep, completion):
+    _command.epilog = epilog(_command.name)
+    complete_tasks(_command)
     cli.add_command(_command)
 
 

@@ -1,7 +1,7 @@
 """Every command that a document names, and the test or step that runs it or its like.
 
-`RUN` are run by `test_documented_commands.py`, at reduced settings; what is not there has to be in `ELSEWHERE`, with the
-place that runs its equivalent: `file::test`, or a file with the words that run it.
+`RUN` are run by `test_documented_commands.py`, at reduced settings; what is not there has to be in `ELSEWHERE`, with
+the place that runs its equivalent: `file::test`, or `file: words`, a file with the words that run it.
 """
 
 import re
@@ -19,7 +19,7 @@ def fenced(text: str, language: str) -> list[str]:
 
 
 def commands_in(text: str, program: str = "|".join(PROGRAMS)) -> list[str]:
-    """The command lines of a text: lines of shell blocks, and code spans; without comments and settings of variables."""
+    """The command lines of a text, in shell blocks and code spans, without comments and settings of variables."""
     lines = [line for block in fenced(text, "sh") for line in block.splitlines()]
     start = rf"(?:[A-Z_]+=\S+ )*(?:{program})(?: |$)"
     lines += re.findall(rf"`({start}[^`\n]*)`", text)
@@ -34,8 +34,8 @@ def commands(program: str = "|".join(PROGRAMS)) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-# Chains of commands that are run one after the other in a fresh place: what is documented, and what is run instead where
-# that is quicker or names files that a reader would have.
+# Chains of commands that are run one after the other in a fresh place: what is documented, and what is run instead
+# where that is quicker or names files that a reader would have.
 _FAST = "--contexts 32 --bootstraps 0"
 _TINY = "--set vocab=20 --set pairs=2 --set length=8 --model d_model=16 --model d_head=8"
 RUN: tuple[tuple[tuple[str, str], ...], ...] = (

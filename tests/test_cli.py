@@ -137,7 +137,8 @@ def test_the_foreign_pickle_would_have_acted(tmp_path):
         (("--task", "recall", "--bootstraps", "-1"), "bootstraps"),
         (("--task", "recall", "--seed", "-1"), "-1"),
         (("--task", "recall", "--model", "n_heads"), "expected FIELD=VALUE"),
-        (("--task", "recall", "--model", "n_haeds=2"), "n_haeds"),
+        (("--task", "recall", "--model", "n_haeds=2"), "n_haeds=2, a field that is not known here"),
+        (("--task", "recall", "--model", "n_haeds=2"), "did you mean 'n_heads'?"),
         (("--task", "recall", "--config", "absent.json"), "absent.json"),
         (("--task", "recall", "--device", "nowhere"), "device 'nowhere'"),
         (("--task", "recall", "--device", "meta"), "device 'meta'"),
@@ -243,7 +244,9 @@ def test_ctrl_c_ends_with_130(monkeypatch, tmp_path):
 
 def test_an_unknown_command_names_the_nearest():
     assert refused(call("analyse")) == "imir-lens: no command 'analyse'; did you mean 'analyze'?"
-    assert "choose one of: analyze, convert, demo, heads, report, sweep, tasks, train" in refused(call("zzz"))
+    assert "choose one of: analyze, completion, convert, demo, heads, report, sweep, tasks, train" in refused(
+        call("zzz")
+    )
     assert "--version" in refused(call("--versoin"))
 
 

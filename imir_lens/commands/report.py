@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from imir_lens.commands.colours import styled
 from imir_lens.commands.shared import PLACE, Output, command
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _gist(
     verdict, page = data["verdict"], directory / "report.html"
     keys = ("command", "seed", "model", "task", "evaluation", *parts, "verdict")
     lines = [
-        f"verdict   {verdict['mechanism']}",
+        f"verdict   {_coloured(verdict['mechanism'])}",
         f"evidence  {verdict['evidence_level']}",
         "",
         verdict["text"],
@@ -77,6 +78,10 @@ def _gist(
         f"report    {page}",
     ]
     return {"out": str(directory), "report": str(page), **{key: data[key] for key in keys}}, lines
+
+
+def _coloured(mechanism: str) -> str:
+    return styled(mechanism, fg="yellow" if mechanism == "not_detected" else "green", bold=True)
 
 
 def _check(check: dict[str, Any]) -> str:

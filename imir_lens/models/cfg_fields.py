@@ -5,6 +5,7 @@ allowed at its neutral value only. Anything else is refused, so that no flag is 
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from reprlib import repr as short
 from typing import Any
 
@@ -92,9 +93,11 @@ def refuse_unsupported(cfg: Mapping[str, Any], *, known: frozenset[str]) -> None
                     "HookedTransformer's format, not one of the bridge's Hugging Face families"
                 )
         elif value is not None and value is not False:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}? Otherwise " if near else ""
             raise UnsupportedModelError(
                 f"cfg sets {name}={short(value)}, a field that is not known here and may change the computation; "
-                "remove it from the cfg if it does not"
+                f"{hint}remove it from the cfg if it does not"
             )
 
 
