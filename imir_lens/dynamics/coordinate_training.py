@@ -91,7 +91,7 @@ def train_many(
     metric: Float[Tensor, "chosen chosen"] | Float[Tensor, " chosen"] | None = None,
     batch: int = 128,
     seeds: int | Sequence[int] = 0,
-    pool: int = 0,
+    pool: Batch | None = None,
     held_out: Batch | None = None,
     record_every: int = 50,
     progress: Progress | None = None,
@@ -111,7 +111,7 @@ def train_many(
         metric: what the gradient is multiplied by (SGD only), see `coordinate_metric`; a vector is its diagonal.
         batch: contexts a step.
         seeds: of the contexts: one seed for all runs, which then see the same contexts, or one for each.
-        pool: contexts drawn once that all steps take theirs from; 0: fresh ones, see `drawn_batches`.
+        pool: contexts that every run draws its own from, in place of fresh ones; see `drawn_batches`.
         held_out: contexts to measure losses on; default, `HELD_OUT` more of the task, the same for all runs.
         record_every: steps between two records.
         progress: called at every record with the steps done and the losses.

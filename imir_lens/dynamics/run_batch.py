@@ -12,7 +12,6 @@ from imir_lens.tasks.base import Batch, Task
 
 # Contexts drawn in one call of a task's sampler: a call costs the same for one context as for hundreds.
 _DRAWN_AT_ONCE = 4096
-_POOL_SEED = 0
 _TIED = 1e-3  # as in `evaluation`
 
 
@@ -85,7 +84,9 @@ class RunBatch:
         return (values * mask).sum((1, 2)) / mask.sum((1, 2))
 
 
-def drawn_batches(task: Task, seeds: Sequence[int], *, batch: int, steps: int, pool: int = 0) -> Iterator[RunBatch]:
+def drawn_batches(
+    task: Task, seeds: Sequence[int], *, batch: int, steps: int, pool: Batch | None = None
+) -> Iterator[RunBatch]:
     """Draw a batch for every step: one stream of contexts for each seed, independent of the other seeds.
 
     A stream is drawn in blocks of many steps, so it equals the stream of the same seed alone whatever runs beside it.
@@ -95,17 +96,17 @@ def drawn_batches(task: Task, seeds: Sequence[int], *, batch: int, steps: int, p
         seeds: one for all runs, or one for each.
         batch: contexts a step.
         steps: number of batches.
-        pool: when not 0, this many contexts are drawn once, the same for all seeds, and every stream draws its contexts
-            from them with replacement. Sampling fresh contexts for many runs can cost more than the training.
+        pool: contexts from which every stream draws its own, with replacement, in place of fresh ones: sampling fresh
+            contexts for many runs can cost more than the training.
     """
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-    common = RunBatch.of(task.sample(pool, torch.Generator().manual_seed(_POOL_SEED))) if pool else None
+    common = None if pool is None else RunBatch.of(pool)
     block = max(1, min(steps, _DRAWN_AT_ONCE // batch))
     for start in range(0, steps, block):
-        if common is None:
+        if pool is None or common is None:
             drawn = RunBatch.of([task.sample(batch * block, generator) for generator in generators])
         else:
-            chosen = torch.stack([torch.randint(pool, (batch * block,), generator=g) for g in generators])
+            chosen = torch.stack([torch.randint(len(pool), (batch * block,), generator=g) for g in generators])
             drawn = common.taken(chosen)
         for step in range(min(block, steps - start)):
             yield drawn.slice(step * batch, (step + 1) * batch)

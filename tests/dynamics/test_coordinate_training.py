@@ -25,7 +25,7 @@ def train(initial, **options):
     return train_many(TASK, SPACE, initial, **{**common, **options})
 
 
-@pytest.mark.parametrize("pool", [0, 64])
+@pytest.mark.parametrize("pool", [None, TASK.sample(64, torch.Generator().manual_seed(8))], ids=["fresh", "pool"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_runs_side_by_side_end_where_each_ends_alone(optimizer, pool):
     initial = random_values(SPACE, 3, share=0.3).float()
