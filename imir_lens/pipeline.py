@@ -7,6 +7,8 @@ from typing import Any
 from torch import nn
 
 from imir_lens.analysis import BOOTSTRAPS, run_analysis
+from imir_lens.checkpoints import checkpoint_series
+from imir_lens.dynamics.trajectory_pipeline import trajectory
 from imir_lens.errors import OptionError
 from imir_lens.lens_model import LensModel, open_model
 from imir_lens.model_vocabulary import ModelInVocabulary
@@ -32,6 +34,7 @@ def analyze(
     budget: float = 0.01,
     seed: int = 0,
     bootstraps: int = BOOTSTRAPS,
+    along_training: bool = False,
     device: str | None = None,
     command: str | None = None,
     progress: Callable[[str], None] = lambda step: None,
@@ -53,6 +56,7 @@ def analyze(
         budget: share of the loss gap that the circuit may give up.
         seed: of all contexts.
         bootstraps: number of bootstrap searches behind the stability figure.
+        along_training: of a path to a run of training: follow its checkpoints as well, see `trajectory`.
         device: where to run.
         command: what to print in the report as its origin (default: this call).
         progress: called with the name of each step.
@@ -63,6 +67,10 @@ def analyze(
     Raises:
         ImirError: of the kind that names the fault; see `open_model`, `make_task` and `run_analysis`.
     """
+    if along_training:
+        if vocabulary is not None or not isinstance(model, str | Path):
+            raise OptionError("along_training follows the checkpoints of a run: give its path, and no vocabulary")
+        checkpoint_series(model)  # refused before any work is done
     resolved = make_task(task, **dict(knobs or {})) if isinstance(task, str) else task
     opened = open_model(model, config=config, overrides=overrides, device=device)
     if vocabulary is not None:
@@ -79,7 +87,22 @@ def analyze(
         f"{_tokens_of_call(vocabulary, filler, tokenizer)}"
         f"contexts={contexts}, budget={budget}, seed={seed}, bootstraps={bootstraps})"
     )
-    return Report(report_data(analysis, command=command or call), coordinates=analysis.circuit.coordinates)
+    data = report_data(analysis, command=command or call)
+    if along_training:
+        progress("follow the checkpoints")
+        followed = trajectory(
+            str(model),
+            resolved,
+            config=config,
+            overrides=overrides,
+            contexts=contexts,
+            budget=budget,
+            seed=seed,
+            device=device,
+            command=command or call,
+        )
+        data["trajectory"] = followed.data
+    return Report(data, coordinates=analysis.circuit.coordinates)
 
 
 def _in_vocabulary(

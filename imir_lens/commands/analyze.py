@@ -38,6 +38,7 @@ from imir_lens.commands.shared import (
 @click.option("--contexts", type=int, metavar="N", help="Test contexts.  [default: 512]")
 @click.option("--budget", type=float, metavar="B", help="Share of the loss the circuit may give up.  [default: 0.01]")
 @click.option("--bootstraps", type=int, metavar="N", help="Searches behind the stability figure.  [default: 10]")
+@click.option("--along-training", is_flag=True, help="Of a run: follow its checkpoints as well, as in `trajectory`.")
 @seed_option
 @click.option("--out", type=PLACE, metavar="DIR", required=True, help="Where the report goes.")
 @click.option("--force", is_flag=True, help="Replace an older report in DIR.")

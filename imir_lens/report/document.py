@@ -9,6 +9,7 @@ from imir_lens.figures.attention import attention_figure
 from imir_lens.figures.attribution import attribution_chart
 from imir_lens.figures.circuit_graph import circuit_graph
 from imir_lens.figures.style import standalone
+from imir_lens.figures.trajectory_chart import trajectory_chart
 from imir_lens.report.html import render_card, render_html
 from imir_lens.report.json_files import write_text
 from imir_lens.report.markdown import render_markdown
@@ -16,6 +17,7 @@ from imir_lens.report.saved_report import SavedReport
 from imir_lens.report.validation import validate
 
 COORDINATES_NAME: Final = "coordinates.safetensors"
+_SOMETIMES: Final = ("figures/attention.svg", "figures/trajectory.svg")
 
 
 @runtime_checkable
@@ -50,7 +52,7 @@ class Report(SavedReport):
         coordinates: the model's coordinates, or None.
     """
 
-    made = ("report.html", "report.md", "figures/circuit.svg", "figures/attribution.svg", "figures/attention.svg")
+    made = ("report.html", "report.md", "figures/circuit.svg", "figures/attribution.svg", *_SOMETIMES)
     beside = (COORDINATES_NAME,)
 
     def __init__(self, data: dict[str, Any], coordinates: Savable | None = None) -> None:
@@ -80,6 +82,8 @@ class Report(SavedReport):
         figures = {"circuit": circuit_graph(self.data), "attribution": attribution_chart(self.data)}
         if self.data["examples"]:
             figures["attention"] = attention_figure(self.data["examples"][0])
+        if "trajectory" in self.data:
+            figures["trajectory"] = trajectory_chart(self.data["trajectory"])
         for name, drawing in figures.items():
             write_text(directory / "figures" / f"{name}.svg", standalone(drawing))
 

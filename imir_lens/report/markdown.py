@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from imir_lens.figures.style import Real, number, printable, role_symbol, visible
-from imir_lens.report import summary, tables, words
+from imir_lens.report import summary, tables, trajectory_view, words
 
 
 def text(value: str) -> str:
@@ -61,6 +61,21 @@ def _example(k: int, example: Mapping[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def _training(report: Mapping[str, Any], *, figures: bool) -> list[str]:
+    """Say what emerged when, where a run was followed along its training."""
+    training = trajectory_view.view(report)
+    if training is None:
+        return []
+    return [
+        "## Along training\n",
+        f"**{text(training.headline)}**\n",
+        *(["![Coordinates, loss and attention](figures/trajectory.svg)\n"] if figures else []),
+        f"{text(training.rule)}\n",
+        table(training.roles),
+        *([table(training.swaps)] if training.swaps.rows else []),
+    ]
+
+
 def render_markdown(report: Mapping[str, Any], *, figures: bool = True) -> str:
     """Return the report as Markdown.
 
@@ -113,6 +128,7 @@ def render_markdown(report: Mapping[str, Any], *, figures: bool = True) -> str:
     parts += ["## How well it does\n", table(tables.evaluation_table(report))]
     parts += ["## The heads\n", table(tables.heads_table(report))]
     parts += [
+        *_training(report, figures=figures),
         "## What is not explained\n",
         f"{number(unexplained['score_variance'])} of the variance of the scores and "
         f"{number(unexplained['readout_variance'])} of that of the readout.\n",

@@ -40,6 +40,8 @@ def validate(report: Mapping[str, Any]) -> None:
         light["examples"] = [_without_patterns(example) for example in light["examples"]]
     check_finite(report)
     check_schema(light, load_schema())
+    if "trajectory" in report:
+        check_schema(report["trajectory"], load_schema("trajectory_schema.json"))
     _check_examples(report["examples"])
     _check_roles(report["circuit"])
 
