@@ -8,24 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imir_lens.dynamics.batched_surrogate import BatchedSurrogate
+    from imir_lens.dynamics.boundaries import Boundaries, boundaries_along
     from imir_lens.dynamics.competition import MechanismGradient, mechanism_gradient
     from imir_lens.dynamics.competition_training import CompetitionRuns, train_competition
     from imir_lens.dynamics.confinement import Confinement, measure_confinement
     from imir_lens.dynamics.coordinate_training import ManyTrained, train_many
     from imir_lens.dynamics.emergence import emergence_step
     from imir_lens.dynamics.exact_contexts import WeightedContexts, enumerate_contexts
+    from imir_lens.dynamics.initialisation import Outcomes, StartTraining, train_starts
+    from imir_lens.dynamics.lifted_starts import train_lifted
     from imir_lens.dynamics.merged_gradient import MergedGradient
+    from imir_lens.dynamics.rival_circuits import RivalCircuits
     from imir_lens.dynamics.span import Span, invariant_span, named_span
+    from imir_lens.dynamics.winner_predictors import cross_validated
 
 __all__ = [
     "BatchedSurrogate",
+    "Boundaries",
     "CompetitionRuns",
     "Confinement",
     "ManyTrained",
     "MechanismGradient",
     "MergedGradient",
+    "Outcomes",
+    "RivalCircuits",
     "Span",
+    "StartTraining",
     "WeightedContexts",
+    "boundaries_along",
+    "cross_validated",
     "emergence_step",
     "enumerate_contexts",
     "invariant_span",
@@ -33,18 +44,26 @@ __all__ = [
     "mechanism_gradient",
     "named_span",
     "train_competition",
+    "train_lifted",
     "train_many",
+    "train_starts",
 ]
 
 _HOMES = {
     "BatchedSurrogate": "batched_surrogate",
+    "Boundaries": "boundaries",
     "CompetitionRuns": "competition_training",
     "Confinement": "confinement",
     "ManyTrained": "coordinate_training",
     "MechanismGradient": "competition",
     "MergedGradient": "merged_gradient",
+    "Outcomes": "initialisation",
+    "RivalCircuits": "rival_circuits",
     "Span": "span",
+    "StartTraining": "initialisation",
     "WeightedContexts": "exact_contexts",
+    "boundaries_along": "boundaries",
+    "cross_validated": "winner_predictors",
     "emergence_step": "emergence",
     "enumerate_contexts": "exact_contexts",
     "invariant_span": "span",
@@ -52,7 +71,9 @@ _HOMES = {
     "mechanism_gradient": "competition",
     "named_span": "span",
     "train_competition": "competition_training",
+    "train_lifted": "lifted_starts",
     "train_many": "coordinate_training",
+    "train_starts": "initialisation",
 }
 
 
