@@ -15,10 +15,14 @@ from documented_commands import DOCUMENTS, ROOT, commands, fenced
 from imir_lens.cli import cli
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SOURCES = sorted(path for folder in ("imir_lens", "tasks") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(path for folder in ("imir_lens", "tasks", "docs_build") for path in (ROOT / folder).rglob("*.py"))
 
 
-@pytest.mark.parametrize("line", commands("imir-lens"))
+# Not calls: a command that a sentence names, and one that feeds another program.
+_NAMED = {"imir-lens train", "imir-lens COMMAND --help", "imir-lens completion fish | source"}
+
+
+@pytest.mark.parametrize("line", [line for line in commands("imir-lens") if line not in _NAMED])
 def test_a_documented_command_parses(line):
     name, *arguments = shlex.split(line)[1:]
     command = cli.commands[name]
