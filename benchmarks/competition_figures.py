@@ -93,11 +93,10 @@ def _gradients(rows: Sequence[Row]) -> str:
             out.append(
                 left.mark(x, value / top, colour, shape=shape, size=3.4, title=f"f_r, f_v = {cell}, delta {delta}")
             )
-    right = Axes(LEFT + wide + 70, ABOVE, wide, high, (-0.1, 4.15), (0, 1.1))
-    out.append(
-        right.frame("beta's gradient over that at b = 4", "copies of the queried pair, b", "", y_ticks=[0, 0.5, 1])
-    )
     copies = {row["blocks"]: row for row in rows if row["part"] == "copies" and row["point"] == "start (0.1)"}
+    most = max(value / row["mean"]["beta"][-1] for row in copies.values() for value in row["mean"]["beta"])
+    right = Axes(LEFT + wide + 70, ABOVE, wide, high, (-0.1, 4.15), (-0.03, 1.05 * most))
+    out.append(right.frame("beta's gradient over that at b = 4", _TITLES["burstiness"], "", y_ticks=[0, 0.5, 1]))
     for (colour, shape), blocks in zip(_LOOKS, sorted(copies), strict=True):
         row = copies[blocks]
         values, errors = row["mean"]["beta"], row["error"]["beta"]

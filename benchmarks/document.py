@@ -12,7 +12,13 @@ from benchmarks.measure import RESULTS
 from benchmarks.page_tables import markdown_table
 
 # These have pages of their own, with what the figures mean.
-PAGES = {"trained": "findings.md", "causal": "causal_experiments.md", "atlas": "language_models.md"}
+PAGES = {
+    "trained": "findings.md",
+    "causal": "causal_experiments.md",
+    "atlas": "language_models.md",
+    "confinement": "dynamics.md",
+    "competition": "dynamics.md",
+}
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 _INTRODUCTION = """\

@@ -102,9 +102,11 @@ def phase_map(
         f"{label} {number(100 * sum(row.count(k) for row in map(list, category)) / count)} %"
         for k, label in enumerate(names)
     )
-    wide = max([size[0], *(36 + 6.4 * len(boundary.name) for boundary in boundaries)])
+    texts = [36 + 6.4 * len(boundary.name) for boundary in boundaries]
+    texts.append(9 * (LEVELS + 1) + 8 + 6.4 * len(intensity_title))
+    texts.append(sum(34 + 6.2 * len(label) for label in names))
     return svg(
-        axes.left + wide + 16,
+        axes.left + max(size[0], *texts) + 16,
         bottom + 12,
         "".join(out),
         name=name,
@@ -180,12 +182,17 @@ def _line(boundary: Boundary, axes: Axes) -> str:
     """Only what is inside is drawn: an axis keeps heights inside its frame, which would draw along its edge."""
     path, pen = "", "M"
     for x, y in boundary.points:
-        if axes.x_range[0] <= x <= axes.x_range[1] and axes.y_range[0] <= y <= axes.y_range[1]:
+        if _inside(x, axes.x_range) and _inside(y, axes.y_range):
             path += f"{pen}{axes.x(x):.1f} {axes.y(y):.1f}"
             pen = "L"
         else:
             pen = "M"
     return _stroke(path, boundary.kind) if path else ""
+
+
+def _inside(value: Real, ends: tuple[Real, Real]) -> bool:
+    slack = 1e-6 * (ends[1] - ends[0])
+    return ends[0] - slack <= value <= ends[1] + slack
 
 
 def _letter(

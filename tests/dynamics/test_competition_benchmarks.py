@@ -39,7 +39,8 @@ def test_competition_follows_the_shares_and_the_copies(competing) -> None:
     assert all(-1.3 < row["log-log slope"] < -0.3 for row in found["emergence time over the predicted scale"])
     for row in found["phase maps"]:
         assert row["cells"] == 9
-        assert row["cells on the right side"] >= row["by the larger class alone"]
+        assert row["AUC of the scale"] > 0.85
+        assert row["cells on the right side"] > 0.6
 
 
 def test_the_maps_are_drawn_with_every_cell_and_the_predicted_boundary(competing) -> None:
