@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("mkdocs") is None or importlib.util.find_spec("mkdocstrings") is None,
     reason="the docs site needs pip install -e '.[docs]'",
 )
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 CONFIG = """\
 site_name: small
 theme: {name: material, font: false}
@@ -106,6 +108,20 @@ def test_the_search_has_every_page_and_works_from_a_file(built):
     scripts = Requests((site / "index.html").read_text(encoding="utf-8")).found
     assert "assets/iframe-worker.js" in scripts
     assert 'location.protocol === "file:"' in (site / "assets" / "iframe-worker.js").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs a chromium executable on PATH")
+def test_a_search_without_network_or_server_finds_something(built, tmp_path):
+    _, site = built
+    command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+    command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", f"--user-data-dir={tmp_path}"]
+    for word, finds in (("faithfulness", True), ("xylophone", False)):
+        page = f"{(site / 'index.html').as_uri()}?q={word}"
+        done = subprocess.run(
+            [*command, "--virtual-time-budget=8000", "--dump-dom", page], capture_output=True, timeout=120
+        )
+        assert not re.search(rb"CONSOLE.*(Error|Uncaught)", done.stderr)
+        assert (b"md-search-result__article" in done.stdout) is finds, word
 
 
 def test_every_public_name_has_an_entry(built):
