@@ -1,29 +1,29 @@
 r"""How gradient descent on weights moves coordinates: the metric that training on coordinates has to use.
 
-Let a merged matrix be `W = Σ_a c_a B_a + (rest)` with `B_a = C_uᵀ R C_v` the matrix of coordinate a (see `manifold`) and
-`G_ab = ⟨B_a, B_b⟩` their Gram matrix, gauge directions included. The loss sees the matrix only through the
-coefficients, so `∂L/∂c_a = ⟨B_a, ∂L/∂W⟩`. A step of gradient descent `ΔW = −lr ∂L/∂W`, projected back on the basis by
-least squares, moves the coefficients by `Δc = G⁻¹ (⟨B_a, ΔW⟩)_a`, hence
+A coordinate is a linear function of a merged matrix, `c_a = ⟨J_a, W⟩`: a mean over the pairs of an orbit, or a
+difference of two such means. The loss sees the matrix through its coordinates, so on the manifold
+`∂L/∂W = Σ_a J_aᵀ ∂L/∂c_a` up to parts that move no coordinate. A step of gradient descent `ΔW = −lr ∂L/∂W` then gives
 
-    Δc = −lr G⁻¹ ∂L/∂c
+    Δc = −lr M ∂L/∂c        M_ab = ⟨J_a, J_b⟩
 
-Plain descent on the coordinates has the identity in place of `G⁻¹` and follows another path: a coordinate that many
-entries carry (`same`: one for each token) moves that many times more slowly in the weights. This holds whether or not
-the gradient lies in the span of the basis; when it does (Theorem 1 of arXiv 2607.11875) the rest stays what it was and
-the coordinates are the whole motion.
+M is the inverse of the Gram matrix of the basis `B_a = C_uᵀ R C_v` (see `manifold`), taken with the gauge directions in
+it and the gauge then divided out. Plain descent on the coordinates has the identity in place of M and follows another
+path: a coordinate that many entries carry (`same`: one for each token) moves that many times more slowly in the
+weights. Off the manifold the same step is what the projection of the weights does as long as the loss still depends on
+the coordinates alone; by Theorem 1 of arXiv 2607.11875 the population gradient stays in the span.
 
-With one-hot contents that do not overlap (`DisentangledTransformer`), matrices of different pairs of paths are
-orthogonal, and
+With one-hot contents that do not overlap (`DisentangledTransformer`), different pairs of paths are orthogonal, and
 
-- `offset+k` has `G = m_k`, the number of pairs of positions (i, i − k) that are ever used: rows of the queries only,
-  where the last layer's query is read directly;
-- token relations have `G = (|R ∩ R'|)` over the matchings and all rectangles of classes; those of the reference class
-  are gauge: they are inverted with the others, and then left out (the loss does not depend on them);
-- the key bias of a class b, against the reference r, is the sum over the n query paths of a block of positions and
-  tokens: `G⁻¹ = n / rows · (δ_bb' / |b| + 1 / |r|)`, and the same for the output's class constants.
+- `offset+k`: `M = 1 / m_k`, with m_k the pairs of positions (i, i − k) that are ever used: rows of the queries only,
+  where the last layer's query is read directly. The constant over all k is gauge and moves nothing;
+- token relations: the rectangle of classes (a, b) falls into the pairs of each matching and a rest; means over these
+  orbits are orthogonal with squared norms 1 / size, and every coordinate is a combination of them as in
+  `relation_means.token_contrasts`;
+- key bias of class b against the reference r: `M = w (δ_bb' / |b| + 1 / |r|)`, where w adds over the query paths 1 over
+  the number of position rows that a constant query averages over; the output's class constants likewise.
 
 Adam's steps do not scale with the gradient: every entry of a matrix that carries a coordinate moves by about the
-learning rate, and so does the coordinate. Adam on coordinates therefore needs no metric.
+learning rate, and so does the coordinate. Adam on coordinates therefore takes no metric.
 """
 
 import torch
@@ -37,7 +37,7 @@ from imir_lens.relations import TokenRelations
 def coordinate_metric(
     space: CoordinateSpace, chosen: Bool[Tensor, " coordinate"] | None = None
 ) -> Float[Tensor, "chosen chosen"]:
-    """Return `G⁻¹` of a disentangled transformer's weights, for the chosen coordinates (default: all active ones).
+    """Return M of a disentangled transformer's weights, for the chosen coordinates (default: all active ones).
 
     Args:
         space: which coordinates there are.
@@ -66,7 +66,9 @@ def _of_block(
     last = block.head is not None and block.head.layer == space.paths.n_layers - 1
     if block.kind.endswith("bias"):
         n_paths = len(space.paths) if block.head is None else space.paths.n_entering[block.head.layer]
-        return _class_metric(space.relations, relation) * n_paths / (len(queried) if last or block.head is None else rows)
+        weight = 1 / (len(queried) if last or block.head is None else rows) + (n_paths - 1) / rows
+        same_key = (at[:, None, :-1] == at[None, :, :-1]).all(2)
+        return torch.where(same_key, weight * _class_metric(space.relations, relation), 0.0)
     same_paths = (at[:, None, :-1] == at[None, :, :-1]).all(2)
     is_token = relation < n_tokens
     found = torch.zeros(len(at), len(at), dtype=torch.float64)
@@ -82,25 +84,38 @@ def _of_block(
 
 
 def _token_metric(relations: TokenRelations) -> Float[Tensor, "relation relation"]:
-    """Inverse Gram matrix over matchings and all rectangles, the reference's left out afterwards."""
-    names = [*relations.matchings, *(f"{a}>{b}" for a in relations.classes for b in relations.classes)]
-    class_of = relations.class_of()
-    gram = torch.zeros(len(names), len(names), dtype=torch.float64)
-    n_matchings, classes = len(relations.matchings), list(relations.classes)
-    pairs = [torch.stack([(p >= 0).nonzero().flatten(), p[p >= 0]]) for p in relations.matchings.values()]
-    for i, mine in enumerate(pairs):
-        for j, theirs in enumerate(pairs):
-            partner = list(relations.matchings.values())[j]
-            gram[i, j] = int((partner[mine[0]] == mine[1]).sum()) if theirs.numel() else 0
-        rectangle = class_of[mine[0]] * len(classes) + class_of[mine[1]]
-        counts = torch.bincount(rectangle, minlength=len(classes) ** 2).double()
-        gram[i, n_matchings:] = gram[n_matchings:, i] = counts
+    """`⟨J_a, J_b⟩` of the token relations, over the orbits: what each matching has of each rectangle, and the rests."""
+    classes, class_of = list(relations.classes), relations.class_of()
+    counts = []  # [matching or rest, rectangle]
+    for partner in relations.matchings.values():
+        rows = (partner >= 0).nonzero().flatten()
+        rectangle = class_of[rows] * len(classes) + class_of[partner[rows]]
+        counts.append(torch.bincount(rectangle, minlength=len(classes) ** 2).double())
     sizes = torch.tensor([len(ids) for ids in relations.classes.values()], dtype=torch.float64)
-    gram[n_matchings:, n_matchings:] = torch.outer(sizes, sizes).flatten().diag()
-    # A class of one token has `same` equal to its rectangle: then the least motion, as in `Manifold.project`.
-    inverse = torch.linalg.pinv(gram, hermitian=True, rtol=1e-10)
-    kept = [names.index(name) for name in relations.names]
-    return inverse[kept][:, kept]
+    whole = torch.outer(sizes, sizes).flatten()
+    matched = torch.stack(counts) if counts else whole.new_zeros(0, len(whole))
+    sizes_of = torch.cat([matched, (whole - matched.sum(0)).unsqueeze(0)])  # [orbit kind, rectangle]
+    n_kinds, n_rectangles = sizes_of.shape
+    # base[rectangle]: the mean over its rest, or over all of it where every pair is matched.
+    base = torch.zeros(n_rectangles, n_kinds, n_rectangles, dtype=torch.float64)
+    for place in range(n_rectangles):
+        if sizes_of[-1, place]:
+            base[place, -1, place] = 1.0
+        else:
+            base[place, :, place] = sizes_of[:, place] / whole[place]
+    means = []
+    for kind, count in enumerate(matched):
+        share = count / count.sum()
+        mean = -torch.einsum("r,rks->ks", share, base)
+        mean[kind] += share
+        means.append(mean)
+    reference = classes.index(relations.reference)
+    for a in range(len(classes)):
+        free = [b for b in range(len(classes)) if b != reference]
+        means += [base[a * len(classes) + b] - base[a * len(classes) + reference] for b in free]
+    combined = torch.stack(means).flatten(1)
+    inverse = torch.where(sizes_of > 0, 1 / sizes_of.clamp(min=1), 0.0).flatten()
+    return (combined * inverse) @ combined.T
 
 
 def _class_metric(relations: TokenRelations, which: Int[Tensor, " some"]) -> Float[Tensor, "some some"]:
