@@ -4,7 +4,19 @@ import sys
 
 import torch
 
-from benchmarks import atlas, causal, detection, elimination, planted, sampling, stability, surrogate_forward, trained
+from benchmarks import (
+    atlas,
+    causal,
+    competition,
+    confinement,
+    detection,
+    elimination,
+    planted,
+    sampling,
+    stability,
+    surrogate_forward,
+    trained,
+)
 from benchmarks.measure import record
 from benchmarks.partial import PartialRows
 
@@ -18,6 +30,8 @@ BENCHMARKS = {
     "trained": trained.run,
     "causal": causal.run,
     "atlas": atlas.run,
+    "confinement": confinement.run,
+    "competition": competition.run,
 }
 # How to sum up a benchmark whose rows are too many to print.
 TABLES = {
@@ -26,6 +40,8 @@ TABLES = {
     "trained": trained.tables,
     "causal": causal.tables,
     "atlas": atlas.tables,
+    "confinement": confinement.tables,
+    "competition": competition.tables,
 }
 _SEED = 0
 
