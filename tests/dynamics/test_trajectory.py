@@ -5,15 +5,18 @@ import shutil
 
 import pytest
 from planted_series import EMERGED, STEPS, TASK, grown, write_random, write_series
+from small_runs import TASK as SMALL_TASK
 from small_runs import small_run
 
 from imir_lens import Trajectory, trajectories, trajectory
 from imir_lens.dynamics import trajectory_pipeline
 from imir_lens.errors import CheckpointError, CoordinateError, OptionError
+from imir_lens.models.config import TransformerConfig
 from imir_lens.models.constructions import induction_circuit
 from imir_lens.report.trajectory_document import validate_trajectory
 from imir_lens.report.validation import ReportError
 from imir_lens.tasks import make_task
+from imir_lens.training import default_config
 
 SMALL = {"contexts": 96}
 
@@ -166,6 +169,16 @@ def test_a_run_of_training_knows_its_task_and_its_metrics(tmp_path):
     assert set(found.steps) <= set(metrics)
     for step, loss in zip(found.steps, found.losses, strict=True):
         assert loss == pytest.approx(metrics[step], abs=0.1)  # other contexts of the same task
+
+
+def test_a_run_of_a_model_with_norms_mlps_and_rotary_positions_is_followed(tmp_path):
+    config = default_config(SMALL_TASK, d_model=8, d_head=4, n_heads=2, attn_only=False, d_mlp=16, act_fn="gelu")
+    fields = {"normalization_type": "LN", "positional_embedding_type": "rotary", "rotary_dim": 4}
+    small_run(tmp_path / "run", model=TransformerConfig.from_dict({**config.to_dict(), **fields}), steps=4)
+    found = trajectory(tmp_path / "run", **SMALL)
+    assert found.steps == [0, 1, 2, 4]
+    assert all(len(point["heads"]) == 4 for point in found.data["checkpoints"])
+    assert all(point["unexplained"]["scores"] < 1 for point in found.data["checkpoints"][1:])
 
 
 def test_many_runs_are_summed_up(found, series, tmp_path):
