@@ -11,11 +11,13 @@ from benchmarks import (
     confinement,
     detection,
     elimination,
+    emergence,
     planted,
     sampling,
     stability,
     surrogate_forward,
     trained,
+    trajectory,
 )
 from benchmarks.measure import record
 from benchmarks.partial import PartialRows
@@ -32,6 +34,8 @@ BENCHMARKS = {
     "atlas": atlas.run,
     "confinement": confinement.run,
     "competition": competition.run,
+    "trajectory": trajectory.run,
+    "emergence": emergence.run,
 }
 # How to sum up a benchmark whose rows are too many to print.
 TABLES = {
@@ -42,6 +46,8 @@ TABLES = {
     "atlas": atlas.tables,
     "confinement": confinement.tables,
     "competition": competition.tables,
+    "trajectory": trajectory.tables,
+    "emergence": emergence.tables,
 }
 _SEED = 0
 

@@ -18,6 +18,8 @@ PAGES = {
     "atlas": "language_models.md",
     "confinement": "dynamics.md",
     "competition": "dynamics.md",
+    "trajectory": "dynamics.md",
+    "emergence": "dynamics.md",
 }
 DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 

@@ -47,7 +47,7 @@ def power_law_chart(
     axes = Axes(LEFT + 14, ABOVE, WIDTH, HEIGHT, (min(sizes) / 1.1, max(sizes) * 1.1), (low - 0.12, high + 0.12), True)
     marks = [m * 10**k for k in range(math.floor(low), math.ceil(high) + 1) for m in (1, 2, 5)]
     marks = [m for m in marks if low - 0.12 <= math.log10(m) <= high + 0.12]
-    labels = [tick_label(m) for m in marks]
+    labels = [_label(m) for m in marks]
     shown = sorted(set(sizes))
     out = [axes.frame("", x_title, y_title, x_ticks=shown, y_ticks=[math.log10(m) for m in marks], y_labels=labels)]
     entries: list[tuple[str, str, Mark]] = []
@@ -78,3 +78,8 @@ def power_law_chart(
         title=f"{y_title} over {x_title}",
         description="; ".join(f"{title}: exponent {one.exponent:.2f}" for title, one in series.items()),
     )
+
+
+def _label(value: Real) -> str:
+    """Write a tick of the vertical axis shortly: its title stands close by."""
+    return f"{tick_label(value / 1000)}k" if value >= 1000 else tick_label(value)
