@@ -42,14 +42,14 @@ def run(*, small: bool = False, seed: int = 0) -> list[dict[str, Any]]:
         ("surrogate of the circuit", "the same for all", circuit, steps, None),
         ("surrogate of the circuit", f"each its own, from {POOL}", circuit, steps, pool),
         ("surrogate of the circuit", "each its own, fresh", circuit, steps, None),
-        ("surrogate of all coordinates", "the same for all", everything, max(steps // 8, 2), None),
+        ("surrogate of all coordinates", "the same for all", everything, max(steps // 16, 2), None),
     ]
     rows = [
         _surrogates(task, space, name, contexts, mask, runs=runs, steps=length, pool=drawn_from, seed=seed)
         for name, contexts, mask, length, drawn_from in cases
     ]
-    widths = (16,) if small else (16, 32, 64)
-    return rows + [_models(task, width, runs=runs, steps=2 if small else 4, seed=seed) for width in widths]
+    widths = (16,) if small else (16, 64)
+    return rows + [_models(task, width, runs=min(runs, 16), steps=2, seed=seed) for width in widths]
 
 
 def _surrogates(

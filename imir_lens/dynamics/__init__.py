@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from imir_lens.dynamics.competition import MechanismGradient, mechanism_gradient
     from imir_lens.dynamics.competition_training import CompetitionRuns, train_competition
     from imir_lens.dynamics.confinement import Confinement, measure_confinement
-    from imir_lens.dynamics.coordinate_metric import coordinate_metric
     from imir_lens.dynamics.coordinate_sets import lift, mask_of_ids, mask_of_roles, reference_roles
     from imir_lens.dynamics.coordinate_training import ManyTrained, train_many
     from imir_lens.dynamics.emergence import emergence_step
@@ -41,7 +40,6 @@ __all__ = [
     "StartTraining",
     "WeightedContexts",
     "boundaries_along",
-    "coordinate_metric",
     "cross_validated",
     "emergence_step",
     "enumerate_contexts",
@@ -76,7 +74,6 @@ _HOMES = {
     "StartTraining": "initialisation",
     "WeightedContexts": "exact_contexts",
     "boundaries_along": "boundaries",
-    "coordinate_metric": "coordinate_metric",
     "cross_validated": "winner_predictors",
     "emergence_step": "emergence",
     "enumerate_contexts": "exact_contexts",
