@@ -1,4 +1,4 @@
-"""Which features of a model are read, run and analysed under which TransformerLens, measured; written to docs/support.md.
+"""Which features of a model are read, run and analysed under which TransformerLens, as measured: docs/support.md.
 
 `python tests/support/support_matrix.py` writes the columns of the installed TransformerLens and keeps the others.
 """
@@ -196,7 +196,7 @@ counts; `python tests/support/support_matrix.py` writes the table.
   `none`: this TransformerLens cannot build such a model. `refused`: a flag of it would be ignored, or the analysis has
   no meaning.
 - **coordinates**: whether scores and logits are sums of coordinates and unexplained blocks *exactly*, in every
-  context, or *approximately*: norms at the mean of 1/σ, soft caps at their mean slope, MLPs as a sum of parts.
+  context, or *approximately*: norms at the mean of their scale, soft caps at their mean slope, MLPs as a sum of parts.
 - **ablation**: removal of coordinates from the running model, against dense formulas with the scales of that run.
 
 {table}
