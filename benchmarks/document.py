@@ -18,6 +18,7 @@ PAGES = {
     "atlas": "language_models.md",
     "confinement": "dynamics.md",
     "competition": "dynamics.md",
+    "initialisation": "dynamics.md",
     "trajectory": "dynamics.md",
     "emergence": "dynamics.md",
 }
