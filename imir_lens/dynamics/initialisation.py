@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from imir_lens.dynamics.batched_surrogate import BatchedSurrogate
@@ -100,7 +100,7 @@ class Outcomes:
         return self.costs.argmax(1)
 
     @property
-    def exclusive(self) -> Tensor:
+    def exclusive(self) -> Bool[Tensor, " run"]:
         """Which runs one circuit wins."""
         return self.winner < len(self.names) - 2
 
