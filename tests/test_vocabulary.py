@@ -105,7 +105,6 @@ def ids_of(*ids, **options):
         (lambda: choose_vocabulary("random", FREE, 40, filler=3), "the task ngram has no filler"),
         (lambda: choose_vocabulary("random", TASK, 40, filler=40), "the filler is token 40"),
     ],
-    ids=str,
     ids=lambda value: value if isinstance(value, str) else "choice",
 )
 def test_what_cannot_stand_for_a_task_is_refused_in_one_line(make, line):
