@@ -52,6 +52,12 @@ def run(*, small: bool = False, seed: int = 0) -> list[dict[str, Any]]:
     return rows + [_models(task, width, runs=min(runs, 16), steps=2, seed=seed) for width in widths]
 
 
+def tables(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return what a page shows: surrogates, and full models."""
+    full = [row for row in rows if row["trained"].startswith("full")]
+    return {"surrogates": [row for row in rows if row not in full], "full models": full}
+
+
 def _surrogates(
     task: Task,
     space: CoordinateSpace,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from imir_lens.coordinates import CoordinateSpace
@@ -89,7 +89,7 @@ class BatchedSurrogate:
             raise CoordinateError(f"expected one batch, or one for each of {len(values)} runs: found {batch.n_runs}")
         return _Run(self, values, batch).logits()
 
-    def kept(self, name: object, like: Tensor, make: Callable[[], Tensor]) -> Tensor:
+    def kept(self, name: object, like: Shaped[Tensor, "..."], make: Callable[[], Tensor]) -> Shaped[Tensor, "..."]:
         """Return a constant, made at the first step and kept for the others; floats get the type of `like`."""
         found = self._kept.get(name)
         floats = found is not None and found.is_floating_point()
@@ -212,7 +212,8 @@ class _Run:
     def _scatter(self, logits: Tensor, matching: int, tokens: Tensor, weight: Tensor) -> Tensor:
         """Add weights `[run, context, query, source]` to the logits of the sources' partners."""
         partner = self._partner(matching)[tokens]
-        shape = torch.broadcast_shapes(weight.shape, partner.shape, (*logits.shape[:3], 1))
+        sizes = zip(weight.shape, partner.shape, (*logits.shape[:3], 1), strict=True)
+        shape = [max(three) for three in sizes]
         if not self.owner.total[matching]:
             weight, partner = weight * (partner >= 0), partner.clamp(min=0)
         return logits.scatter_add(3, partner.expand(shape), weight.expand(shape))
