@@ -21,7 +21,7 @@ from imir_lens.models.block_constructions import (
 from imir_lens.models.constructions import hop_circuit, induction_circuit
 from imir_lens.report.words import describe
 from imir_lens.roles import assign_roles
-from imir_lens.tasks.registry import OF_VECTORS, any_task_class, make_task, task_names
+from imir_lens.tasks.registry import BUILT_IN, OF_VECTORS, any_task_class, make_task
 
 # The reference circuits with values that come within 1e-3 of the optimal loss, at the tasks' default knobs.
 CONSTRUCTIONS: dict[str, Callable[[], Mapping[str, float]]] = {
@@ -38,7 +38,7 @@ CONSTRUCTIONS: dict[str, Callable[[], Mapping[str, float]]] = {
 
 def pages() -> dict[str, str]:
     """Return the pages of all tasks, and their list, by file name."""
-    names = [*task_names(), *OF_VECTORS]
+    names = [*BUILT_IN, *OF_VECTORS]
     return {"index.md": _list(names), **{f"{name}.md": _page(name) for name in names}}
 
 

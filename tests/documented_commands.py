@@ -84,6 +84,16 @@ RUN: tuple[tuple[tuple[str, str], ...], ...] = (
             f"imir-lens train recall --steps 4 --checkpoint-every 2 --batch 8 --out run {_TINY}",
         ),
         ("imir-lens trajectory run --out trajectory", "imir-lens trajectory run --out trajectory --contexts 32"),
+        ("imir-lens trajectory RUN --out DIR", "imir-lens trajectory run --out trajectory --contexts 32 --force"),
+        (
+            "imir-lens analyze RUN --along-training --out DIR",
+            f"imir-lens analyze run --along-training --out along {_FAST}",
+        ),
+        (
+            "imir-lens train recall --set vocab=24 --set pairs=4 --set length=14 --model d_model=64 --model d_head=32 "
+            "--steps 400 --checkpoint-every 10 --out run",
+            f"imir-lens train recall --steps 2 --checkpoint-every 1 --batch 8 --out another-run {_TINY}",
+        ),
         (
             "imir-lens analyze DIR/cells/HASH --out REPORT",
             f"imir-lens analyze run --out report {_FAST}",
@@ -141,7 +151,15 @@ ELSEWHERE: dict[str, str] = {
     r"imir-lens sweep \S+ --out \S+ --executor dask --scheduler \S+ --resume": f"{_POOLS}::"
     "test_a_scheduler_that_is_there_is_used_and_one_that_is_not_is_named",
     r"imir-lens sweep \S+ --out \S+ --executor slurm .*": f"{_POOLS}::test_jobs_of_submitit_give_the_same_results",
+    r"python -m benchmarks\.competition_figures": "tests/dynamics/test_competition_benchmarks.py::"
+    "test_the_maps_are_drawn_with_every_cell_and_the_predicted_boundary",
+    r"python -m benchmarks\.dynamics_figures": "tests/dynamics/test_dynamics_benchmarks.py::"
+    "test_the_stored_pictures_are_drawn_from_the_stored_results",
+    r"python -m benchmarks\.initialisation\.figures": "tests/test_initialisation_page.py::"
+    "test_the_figures_are_drawn_from_what_is_stored",
+    r"python -m benchmarks\.dynamics_document": "tests/test_dynamics_page.py::test_the_tables_are_those_stored",
     # The shell.
+    r"imir-lens completion bash": "tests/test_completion.py::test_the_script_of_a_shell_is_printed_and_calls_back",
     r"imir-lens sweep SPEC\.toml --out DIR": "tests/commands/test_sweep_command.py::"
     "test_sweep_trains_and_analyses_and_a_rerun_does_nothing_again",
     r'eval "\$\(imir-lens completion (bash|zsh)\)"': "tests/test_completion.py::"
