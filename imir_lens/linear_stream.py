@@ -98,10 +98,11 @@ def measure_stream(model: LensModel, batch: Batch) -> LinearStream | None:
         if form.moves_positions:
             sources = sources + weights.W_pos[:n_positions]
         steps = torch.arange(n_positions, device=tokens.device).expand(len(tokens), -1)
+        token_and_place = torch.stack([tokens, steps], dim=2)
         for layer in range(n_layers):
             entering = cache[f"blocks.{layer}.hook_resid_mid"] if form.mlp == "after" else streams[layer]
             for rows, found in ((everywhere, mlps), (at_queries, query_mlps)):
-                where = rows(torch.stack([tokens, steps], dim=2))
+                where = rows(token_and_place)
                 found.append(
                     split_mlp(
                         inside.model.blocks[layer],

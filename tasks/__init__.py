@@ -3,9 +3,9 @@
 Importing this package and listing the names does not import torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from imir_lens.lazy_names import lazy_names
 from imir_lens.tasks.registry import causal_task, make_task, parse_knobs, register, task_class, task_names
 
 if TYPE_CHECKING:
@@ -76,8 +76,4 @@ _HOMES = {
     "Task": "base",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

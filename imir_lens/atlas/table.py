@@ -4,11 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-import imir_lens
 from imir_lens.atlas.agreement import agreement
 from imir_lens.atlas.check import CausalCheck, Gain
 from imir_lens.atlas.coordinate import Place
@@ -18,7 +16,7 @@ from imir_lens.atlas.matching import OFFSETS as MATCH_OFFSETS
 from imir_lens.atlas.patterns import PatternMasses
 from imir_lens.atlas.scores import WeightScores
 from imir_lens.atlas.statistics import Contrast
-from imir_lens.compat import tl_version
+from imir_lens.created_with import created_with
 from imir_lens.ids import Head
 from imir_lens.lens_model import LensModel
 
@@ -42,10 +40,9 @@ def atlas_data(
     """Put together what was found."""
     weights, paths = lens.weights, scores.paths
     places = [(layer, head) for layer in range(weights.n_layers) for head in range(weights.n_heads)]
-    created = {"imir_lens": imir_lens.__version__, "transformer_lens": tl_version(), "torch": torch.__version__}
     return {
         "schema": SCHEMA,
-        "created_with": created,
+        "created_with": created_with(),
         "command": command,
         "seed": seed,
         "model": lens.info,

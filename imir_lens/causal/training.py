@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 
-import imir_lens
 from imir_lens.causal.config import CausalConfig
 from imir_lens.causal.files import check_fits, config_for
 from imir_lens.causal.scoring import CausalScore, output_loss, score_bma, score_model, score_uniform
 from imir_lens.causal.transformer import CausalTransformer, initialise
-from imir_lens.compat import tl_version
+from imir_lens.created_with import created_with
 from imir_lens.errors import OptionError
 from imir_lens.tasks.episodes import CausalTask
 from imir_lens.training.interrupt import deferred_interrupt
@@ -189,7 +188,7 @@ def _record(task: CausalTask, config: CausalConfig, options: dict[str, Any], ste
         "task": {"name": task.name, "knobs": task.knobs},
         "model": config.to_dict(),
         "training": {**options, "steps": steps},
-        "versions": {"imir_lens": imir_lens.__version__, "transformer_lens": tl_version(), "torch": torch.__version__},
+        "versions": created_with(),
     }
 
 

@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-import imir_lens
-from imir_lens.compat import tl_version
 from imir_lens.coordinates import CoordinateSpace
+from imir_lens.created_with import created_with
 from imir_lens.dynamics.carriers import Swap, Track, family_of, follow, swaps_of
 from imir_lens.dynamics.emergence import LOSS_RULE, MINIMUM, RULE, Emergence, emergence, loss_drop
 from imir_lens.evaluation import bayes_score, chance_score
@@ -97,11 +95,7 @@ def trajectory_data(
     roles = _roles(tracks, measured.steps)
     return {
         "schema": SCHEMA,
-        "created_with": {
-            "imir_lens": imir_lens.__version__,
-            "transformer_lens": tl_version(),
-            "torch": torch.__version__,
-        },
+        "created_with": created_with(),
         "command": command,
         "seed": seed,
         "model": dict(model),

@@ -5,9 +5,8 @@ from typing import Any
 
 import torch
 
-import imir_lens
 from imir_lens.analysis import Analysis
-from imir_lens.compat import tl_version
+from imir_lens.created_with import created_with
 from imir_lens.detection import Unit
 from imir_lens.evidence import Removal
 from imir_lens.model_vocabulary import ModelInVocabulary
@@ -36,11 +35,7 @@ def report_data(analysis: Analysis, *, command: str) -> dict[str, Any]:
     found = bool(circuit.units)
     return {
         "schema": "imir-lens/report/1",
-        "created_with": {
-            "imir_lens": imir_lens.__version__,
-            "transformer_lens": tl_version(),
-            "torch": torch.__version__,
-        },
+        "created_with": created_with(),
         "command": command,
         "seed": analysis.seed,
         "model": analysis.model.info,

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-import imir_lens
 from imir_lens.causal.agreement import kind_of
 from imir_lens.causal.attention_match import AttentionMatch
 from imir_lens.causal.capture import CopyerHead
@@ -17,7 +15,7 @@ from imir_lens.causal.parameters import own_blocks
 from imir_lens.causal.transformer import CausalTransformer
 from imir_lens.causal.verification import Verification
 from imir_lens.causal.verification_verdict import LEVELS
-from imir_lens.compat import tl_version
+from imir_lens.created_with import created_with
 from imir_lens.report.verification_drawn import drawn_data, example_data
 
 SCHEMA: Final = "imir-lens/verification/1"
@@ -33,11 +31,7 @@ def verification_data(found: Verification, *, command: str) -> dict[str, Any]:
     verdict = found.verdict
     return {
         "schema": SCHEMA,
-        "created_with": {
-            "imir_lens": imir_lens.__version__,
-            "transformer_lens": tl_version(),
-            "torch": torch.__version__,
-        },
+        "created_with": created_with(),
         "command": command,
         "seed": found.seed,
         "model": found.opened.info,

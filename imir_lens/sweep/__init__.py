@@ -3,8 +3,9 @@
 Importing this package does not import torch: the names below are loaded on first use.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from imir_lens.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from imir_lens.sweep.cells import Cell, make_cells
@@ -38,8 +39,4 @@ __all__ = [
     "write_table",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

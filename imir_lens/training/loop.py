@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-import imir_lens
-from imir_lens.compat import tl_version
+from imir_lens.created_with import created_with
 from imir_lens.errors import OptionError
 from imir_lens.evaluation import Score, at_queries, bayes_score, chance_score, cross_entropy, score_logits
 from imir_lens.models.config import TransformerConfig
@@ -216,7 +215,7 @@ def _record(task: Task, cfg: Mapping[str, Any], options: dict[str, Any]) -> dict
         "task": {"name": task.name, "knobs": task.knobs},
         "model": {name: value for name, value in cfg.items() if name != "device"},
         "training": options,
-        "versions": {"imir_lens": imir_lens.__version__, "transformer_lens": tl_version(), "torch": torch.__version__},
+        "versions": created_with(),
     }
 
 
