@@ -10,6 +10,9 @@ from jaxtyping import install_import_hook
 # Only our own package, and only here: the checker makes calls many times slower.
 install_import_hook("imir_lens", "beartype.beartype")
 
+from collections.abc import Iterator
+
+import chromium
 import pytest
 import torch
 
@@ -25,3 +28,12 @@ def _seeded() -> None:
 def generator() -> torch.Generator:
     """A fresh generator with a fixed seed."""
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    """A browser without a network, which all tests share; they are skipped where there is none."""
+    if chromium.BROWSER is None:
+        pytest.skip("needs a chromium executable on PATH")
+    with chromium.browser(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
