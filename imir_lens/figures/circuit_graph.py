@@ -2,12 +2,14 @@
 
 A unit that compares raw tokens or positions is a loop on its head (`offset+1`); one that reads through another head is
 an edge from that head; a readout is an edge to the output. Edges that skip a column run in lanes above or below the
-heads, so that nothing passes behind a node. Thickness grows with the loss the model suffers when the unit is removed.
+heads, so that nothing passes behind a node. Thickness grows with a unit's effect: what the model loses without it, or
+where nothing was removed its attribution.
 """
 
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from imir_lens.figures.graph_layout import (
@@ -31,31 +33,55 @@ from imir_lens.ids import Head
 MOST_IDLE: Final = 4
 
 
-def _widths(units: Sequence[Unit], baseline: Real) -> dict[str, float]:
-    """Thickness of each unit: the square root of the loss it adds to the model when removed, scaled to 1.6..8."""
-    effects = {unit["id"]: max(0.0, (unit["loss_if_removed"]["model"] or baseline) - baseline) for unit in units}
-    most = max(effects.values(), default=0.0) or 1.0
-    return {name: 1.6 + 6.4 * math.sqrt(effect / most) for name, effect in effects.items()}
+@dataclass(frozen=True)
+class Effects:
+    """What each unit does, in nats, by its id.
+
+    Attributes:
+        nats: the effects; thickness is the square root of the positive ones, scaled to 1.6..8.
+        notes: the same in words, shown where a unit is pointed at.
+        meaning: what a thicker line says, for the legend.
+    """
+
+    nats: Mapping[str, Real]
+    notes: Mapping[str, str]
+    meaning: str
+
+    def width(self, unit: Unit) -> float:
+        """Return how thick a unit is drawn."""
+        most = max(self.nats.values(), default=0.0)
+        return 1.6 + 6.4 * math.sqrt(max(0.0, self.nats[unit["id"]]) / most) if most > 0 else 1.6
+
+    def tooltip(self, unit: Unit) -> str:
+        """Return what is shown where a unit is pointed at."""
+        text = f"{unit['id']} ({unit['role']}, value {number(unit['value'], signed=True)}): {unit.get('words', '')} "
+        return f"<title>{markup(text + self.notes[unit['id']])}</title>"
 
 
-def _tooltip(unit: Unit) -> str:
-    loss = number(unit["loss_if_removed"]["model"])
-    text = f"{unit['id']} ({unit['role']}, value {number(unit['value'], signed=True)}): {unit.get('words', '')} "
-    return f"<title>{markup(text + f'Loss when removed from the model: {loss} nats.')}</title>"
+def removal_effects(report: Mapping[str, Any]) -> Effects:
+    """Return what the real model loses without each unit of a report."""
+    baseline = report["evaluation"]["model"]["loss"]
+    losses = {unit["id"]: unit["loss_if_removed"]["model"] for unit in report["circuit"]["units"]}
+    return Effects(
+        {name: (loss or baseline) - baseline for name, loss in losses.items()},
+        {name: f"Loss when removed from the model: {number(loss)} nats." for name, loss in losses.items()},
+        "the model loses more when it is removed",
+    )
 
 
 def _relation(unit: Unit) -> str:
     return str(unit["id"]).rpartition("/")[2]
 
 
-def _label(unit: Unit, x: float, y: float, thick: float) -> str:
+def _label(unit: Unit, x: float, y: float, effects: Effects) -> str:
     """Draw a pill: the role's sign, the relation and the value."""
     sign, name = role_symbol(unit["role"]), shorten(_relation(unit), 20)
     value = number(unit["value"], signed=True)
     width = _pill_width(unit)
     role = role_class(unit["role"])
     return (
-        f'<g>{_tooltip(unit)}<rect class="pill {role}" stroke-width="{min(3.0, 0.8 + thick / 4):.1f}" rx="10" '
+        f'<g>{effects.tooltip(unit)}<rect class="pill {role}" '
+        f'stroke-width="{min(3.0, 0.8 + effects.width(unit) / 4):.1f}" rx="10" '
         f'x="{x - width / 2:.1f}" y="{y - 10:.1f}" width="{width:.1f}" height="20"/>'
         f'<text x="{x:.1f}" y="{y + 4:.1f}" font-size="11.5" text-anchor="middle"><tspan class="strong fill {role}">'
         f'{markup(sign)}</tspan> {markup(name)} <tspan class="muted">{value}</tspan></text></g>'
@@ -73,36 +99,36 @@ def _arrowhead(x: float, y: float, thick: float, role: str) -> str:
     return f'<polygon class="fill {role}" points="{points}"/>'
 
 
-def _draw_edge(canvas: Canvas, edge: Edge, widths: Mapping[str, float]) -> tuple[str, str]:
+def _draw_edge(canvas: Canvas, edge: Edge, effects: Effects) -> tuple[str, str]:
     """Return an edge's line and its label (drawn later, above all lines)."""
     path, points = canvas.route(edge)
     if edge.unit is None:
         return f'<path class="value" d="{path}"><title>what the head moves</title></path>', ""
     role = role_class(edge.unit["role"])
-    thick = widths[edge.unit["id"]]
+    thick = effects.width(edge.unit)
     minor = not edge.labelled
     stroke = 1.6 if minor else thick
     dash = ' stroke-dasharray="5 5"' if minor and edge.side in ("query", "key") else ""
-    line = f'<path class="edge {role}" stroke-width="{stroke:.1f}"{dash} d="{path}">{_tooltip(edge.unit)}</path>'
+    line = f'<path class="edge {role}" stroke-width="{stroke:.1f}"{dash} d="{path}">{effects.tooltip(edge.unit)}</path>'
     x, y = path.split()[-2], path.split()[-1]
     line += _arrowhead(float(x), float(y), stroke, role)
     if minor:
         return line, ""
     label_x, label_y = canvas.place(points, _pill_width(edge.unit))
-    return line, _label(edge.unit, label_x, label_y, thick)
+    return line, _label(edge.unit, label_x, label_y, effects)
 
 
-def _draw_loops(node: Node, widths: Mapping[str, float]) -> tuple[str, str]:
+def _draw_loops(node: Node, effects: Effects) -> tuple[str, str]:
     lines, labels = [], []
     shown = node.loops if len(node.loops) <= MOST_LOOPS else node.loops[: MOST_LOOPS - 1]
     top = node.y - NODE_HEIGHT / 2
     for k, unit in enumerate(shown):
-        role, thick, up = role_class(unit["role"]), widths[unit["id"]], LOOP * (k + 1) - 6
+        role, thick, up = role_class(unit["role"]), effects.width(unit), LOOP * (k + 1) - 6
         w = 20.0 + 9 * k
         lines.append(
             f'<path class="edge {role}" stroke-width="{thick:.1f}" d="M{node.x - w:.1f} {top:.1f}V{top - up + 8:.1f}'
             f"q0 -8 8 -8H{node.x + w - 8:.1f}q8 0 8 8V{top - 8:.1f}"
-            f'">{_tooltip(unit)}</path>'
+            f'">{effects.tooltip(unit)}</path>'
         )
         size = 3.6 + thick * 0.5
         x = node.x + w
@@ -110,7 +136,7 @@ def _draw_loops(node: Node, widths: Mapping[str, float]) -> tuple[str, str]:
             f'<polygon class="fill {role}" points="{x:.1f},{top - 1:.1f} {x - size:.1f},{top - 1 - size * 1.5:.1f} '
             f'{x + size:.1f},{top - 1 - size * 1.5:.1f}"/>'
         )
-        labels.append(_label(unit, node.x, top - up, thick))
+        labels.append(_label(unit, node.x, top - up, effects))
     if len(shown) < len(node.loops):
         more = f"+{len(node.loops) - len(shown)} more in the table"
         labels.append(
@@ -143,9 +169,25 @@ def circuit_graph(report: Mapping[str, Any], *, name: str = "circuit") -> str:
     Returns:
         an SVG element (see `imir_lens.figures.style.svg`).
     """
-    units = report["circuit"]["units"]
-    layers, per_layer = report["model"]["n_layers"], report["model"]["n_heads"]
-    widths = _widths(units, report["evaluation"]["model"]["loss"])
+    model = report["model"]
+    return units_graph(
+        report["circuit"]["units"], removal_effects(report), (model["n_layers"], model["n_heads"]), name=name
+    )
+
+
+def units_graph(units: Sequence[Unit], effects: Effects, shape: tuple[int, int], *, name: str = "circuit") -> str:
+    """Draw units between the heads of a model.
+
+    Args:
+        units: each with `id`, `role`, `value` and perhaps `words`.
+        effects: what each of them does.
+        shape: layers of the model, and heads in each.
+        name: prefix of the element ids.
+
+    Returns:
+        an SVG element.
+    """
+    layers, per_layer = shape
     parsed, strange = parse_units(units)
     edges = edges_of(parsed)
     loops: dict[Head | None, list[Unit]] = defaultdict(list)
@@ -175,11 +217,11 @@ def circuit_graph(report: Mapping[str, Any], *, name: str = "circuit") -> str:
 
     lines, labels = [], []
     for edge in sorted(edges, key=lambda e: e.unit is not None):
-        line, label = _draw_edge(canvas, edge, widths)
+        line, label = _draw_edge(canvas, edge, effects)
         lines.append(line)
         labels.append(label)
     for node in [*nodes.values(), sink]:
-        line, label = _draw_loops(node, widths)
+        line, label = _draw_loops(node, effects)
         lines.append(line)
         labels.append(label)
     boxes = [_draw_node(node, str(head), "") for head, node in nodes.items()]
@@ -188,7 +230,7 @@ def circuit_graph(report: Mapping[str, Any], *, name: str = "circuit") -> str:
     top = canvas.top - LANE * canvas.lanes["above"] - 42
     low = canvas.bottom + LANE * canvas.lanes["below"] + 8
     titles = _column_titles(layers, top + 22, left_out)
-    legend, low = _legend(units, strange, low)
+    legend, low = _legend(units, strange, effects.meaning, low)
     left, width = -NODE_WIDTH / 2 - 24, column * (layers + 1) + NODE_WIDTH + 48
     body = f'<g transform="translate({-left:.1f} {-top:.1f})">{titles}{"".join(lines + boxes + labels)}{legend}</g>'
     zoom = 1.2 if layers <= 3 else 1.0
@@ -222,13 +264,13 @@ def _column_titles(layers: int, y: float, left_out: Mapping[int, int]) -> str:
     return "".join(out)
 
 
-def _legend(units: Sequence[Unit], strange: Sequence[str], y: float) -> tuple[str, float]:
+def _legend(units: Sequence[Unit], strange: Sequence[str], meaning: str, y: float) -> tuple[str, float]:
     """Explain the lines below the drawing; returns the new lower edge too."""
     x = -NODE_WIDTH / 2
     if not units:
         rows = ["No unit survived: nothing is drawn between the heads."]
     else:
-        rows = ["Thicker: the model loses more when it is removed. Dashed: what it is compared with."]
+        rows = [f"Thicker: {meaning}. Dashed: what it is compared with."]
         rows.append("Grey: the tokens that a head moves. Dashed boxes: heads the circuit does not use.")
     if strange:
         rows.append(f"Not drawn, unreadable id: {shorten(', '.join(strange), 90)}")

@@ -38,11 +38,11 @@ def signed_map(matrix: Sequence[Sequence[Real]], x: Real, y: Real, side: Real) -
     return f'{cells}<rect class="frame" x="{x:.1f}" y="{y:.1f}" width="{side:.1f}" height="{side:.1f}"/>'
 
 
-def signed_key(x: Real, y: Real, largest: Real) -> str:
-    """Draw the key to the shades of a map, from minus to plus its largest size."""
+def signed_key(x: Real, y: Real, largest: Real, *, strongest: Real = 1) -> str:
+    """Draw the key to the shades of a map, from minus to plus its largest size, whose opacity is `strongest`."""
     steps = range(-LEVELS, LEVELS + 1, 3)
     boxes = "".join(
-        f'<rect class="{"cell" if k > 0 else "fill r-beta"}" fill-opacity="{abs(k) / LEVELS:.2f}" '
+        f'<rect class="{"cell" if k > 0 else "fill r-beta"}" fill-opacity="{abs(k) / LEVELS * strongest:.2f}" '
         f'x="{x + 46 + (k + LEVELS) * 4:.1f}" y="{y - 8:.1f}" width="12" height="8"/>'
         for k in steps
     )
