@@ -3,12 +3,16 @@
 Importing this module costs the whole of TransformerLens (seconds), so nothing imports it before a model is needed.
 """
 
+import warnings
 from importlib.metadata import version
 from typing import Any
 
-from transformer_lens import ActivationCache
-from transformer_lens.hook_points import HookPoint
-from transformer_lens.HookedRootModule import HookedRootModule
+with warnings.catch_warnings():
+    # In a notebook without ipywidgets, the first import of tqdm complains about its progress bars: not ours to show.
+    warnings.filterwarnings("ignore", message="IProgress not found")
+    from transformer_lens import ActivationCache
+    from transformer_lens.hook_points import HookPoint
+    from transformer_lens.HookedRootModule import HookedRootModule
 
 __all__ = ["ActivationCache", "HookPoint", "HookedRootModule", "bridge_class", "hooked_transformer_class", "tl_version"]
 
