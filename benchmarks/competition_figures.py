@@ -9,8 +9,9 @@ from benchmarks.competition import MAPS, centres, context_share, emergence_facto
 from benchmarks.measure import RESULTS
 from imir_lens.dynamics.competition_training import OUTCOMES
 from imir_lens.figures.axes import ABOVE, BELOW, LEFT, Axes, Mark, key
+from imir_lens.figures.figure import standalone
 from imir_lens.figures.phase_map import Boundary, phase_map
-from imir_lens.figures.style import standalone, svg
+from imir_lens.figures.style import svg
 
 Row = dict[str, Any]
 _SHARE = "f_r + (1 \N{MINUS SIGN} f_r) f_v"

@@ -9,8 +9,8 @@ from benchmarks import emergence, trajectory
 from benchmarks.measure import RESULTS
 from imir_lens.dynamics.power_law import fit_power_law
 from imir_lens.figures.emergence_chart import LOSS, emergence_chart
+from imir_lens.figures.figure import standalone
 from imir_lens.figures.power_law_chart import Series, power_law_chart
-from imir_lens.figures.style import standalone
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 _TITLES = {"ordinary": "Ordinary transformer, AdamW", "disentangled": "Disentangled transformer, AdamW"}

@@ -11,8 +11,8 @@ from benchmarks.initialisation.run import LETTERS
 from benchmarks.initialisation.tables import boundary_points, cells_of, of
 from benchmarks.measure import RESULTS
 from imir_lens.dynamics.initialisation import axis
+from imir_lens.figures.figure import standalone
 from imir_lens.figures.phase_map import Boundary, phase_map
-from imir_lens.figures.style import standalone
 
 IMAGES = RESULTS.parents[1] / "docs" / "images"
 _NAMES = ("A: layers 1, 2", "B: layers 1, 3", "C: layers 2, 3", "shared", "none")

@@ -1,6 +1,7 @@
 """Attention patterns as small heat maps: rows are queries, columns keys, the asked query is outlined."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -95,6 +96,11 @@ def _scale(x: Real, y: Real) -> tuple[str, float]:
     ), 16.0
 
 
+def panel_id(name: str, head: str) -> str:
+    """Return the id of a head's panel in the figure called `name`, for links to it."""
+    return f"{name}-{re.sub(r'[^0-9A-Za-z]+', '-', head)}"
+
+
 def attention_figure(example: Mapping[str, Any], *, name: str = "attention") -> str:
     """Draw the patterns of every captured head on one context.
 
@@ -118,7 +124,7 @@ def attention_figure(example: Mapping[str, Any], *, name: str = "attention") -> 
             y += below + 10
             below = 0.0
         drawing, height = _heat_map(tokens, query, head, pattern, column * step, y, pad)
-        parts.append(drawing)
+        parts.append(f'<g id="{panel_id(name, head)}">{drawing}</g>')
         below = max(below, height)
     width = step * min(COLUMNS, max(1, len(heads))) - 20
     scale, shown = _scale(pad, y + below + 8)

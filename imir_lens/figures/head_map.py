@@ -12,8 +12,13 @@ _LEFT: Final = 40.0
 _GAP: Final = 26.0
 
 
-def head_maps(data: Mapping[str, Any]) -> str:
-    """Draw the maps of an atlas side by side: what the weights say, then what patterns show where there is data."""
+def head_maps(data: Mapping[str, Any], *, name: str = "heads") -> str:
+    """Draw the maps of an atlas side by side: what the weights say, then what patterns show where there is data.
+
+    Args:
+        data: an atlas, see `atlas_schema.json`.
+        name: prefix of the element ids.
+    """
     panels: list[tuple[str, Callable[[Mapping[str, Any]], float]]] = [
         ("one back (z)", lambda head: head["previous_token"]["z"]),
         ("match, own (z)", lambda head: head["same"]["z"]),
@@ -42,7 +47,7 @@ def head_maps(data: Mapping[str, Any]) -> str:
         _LEFT + len(panels) * (wide + _GAP),
         _ABOVE + high + 26,
         "".join(parts),
-        name="heads",
+        name=name,
         title="Scores of all heads",
         description="One square for each head, layers from the top; darker is larger, negative scores are left blank.",
     )

@@ -45,7 +45,8 @@ def rasterised(text: str, scale: Real) -> bytes:
     most = LONGEST_SIDE / max(float(found[1]), float(found[2])) if found else 1.0
     if not 0 < scale <= most:
         raise OptionError(f"scale {scale:g}: expected above 0 and at most {most:.3g} here")
-    return bytes(resvg_py.svg_to_bytes(svg_string=text, zoom=float(scale), **_families(resvg_py.svg_to_bytes)))
+    render: Callable[..., bytes] = resvg_py.svg_to_bytes
+    return bytes(render(svg_string=text, zoom=float(scale), **_families(render)))
 
 
 @cache

@@ -2,16 +2,17 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from imir_lens.figures.figure import Figure
 from imir_lens.figures.head_map import head_maps
-from imir_lens.figures.style import standalone
-from imir_lens.report.atlas_render import render_atlas_html, render_atlas_markdown
+from imir_lens.report.atlas_render import atlas_caption, atlas_card, render_atlas_html, render_atlas_markdown
 from imir_lens.report.atlas_tables import csv_rows
 from imir_lens.report.json_files import write_text
 from imir_lens.report.saved_report import SavedReport
+from imir_lens.report.summary import subject
 from imir_lens.report.validation import ReportError, check_finite, check_schema, load_schema
 
 SCHEMA_NAME: Final = "atlas_schema.json"
@@ -78,16 +79,23 @@ class Atlas(SavedReport):
 
     def write_made(self, directory: Path) -> None:
         """Write heads.html, heads.md, heads.csv and the figure."""
-        (directory / "figures").mkdir()
         write_text(directory / "heads.html", render_atlas_html(self.data))
         write_text(directory / "heads.md", render_atlas_markdown(self.data))
         write_text(directory / "heads.csv", _csv(self.data))
-        write_text(directory / "figures" / "heads.svg", standalone(head_maps(self.data)))
+        self.write_figures(directory, self.figures)
+
+    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
+        """Return what draws the map of all heads, `heads`."""
+        title = f"Heads of {subject(self.data)}"
+        return {"heads": lambda: Figure(head_maps(self.data), title, atlas_caption(self.data))}
 
     def __repr__(self) -> str:
         names = ("previous_token", "induction", "duplicate_token", "copying", "sink")
         found = "".join(f"\n  {name:<16} {' '.join(self.labelled(name))}" for name in names if self.labelled(name))
         return f"Atlas({len(self.heads)} heads){found or ': no head has a label'}"
+
+    def _repr_html_(self) -> str:
+        return atlas_card(self.data).html()
 
     def _repr_markdown_(self) -> str:
         return render_atlas_markdown(self.data, figures=False)

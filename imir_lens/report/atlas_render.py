@@ -1,46 +1,20 @@
 """An atlas as one HTML file that needs nothing else, with a table that can be sorted, and as Markdown."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from markupsafe import Markup
 
 from imir_lens.figures.head_map import head_maps
 from imir_lens.report import atlas_tables as tables
-from imir_lens.report.html import environment, policy, stylesheet
+from imir_lens.report.cards import Card, card_name
+from imir_lens.report.html import environment, policy, read_template, stylesheet
 from imir_lens.report.markdown import code, table, text
 from imir_lens.report.summary import subject
 
-_SORTING = """\
-for (const table of document.querySelectorAll("table.sortable")) {
-  const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
-  const value = (row, k) => row.cells[k].textContent.trim();
-  const size = (t) => parseFloat(t.replace("\\u2212", "-").replace(/,/g, "").replace("\\u2212", "-"));
-  heads.forEach((head, k) => {
-    const sort = () => {
-      const down = head.getAttribute("aria-sort") !== "descending";
-      heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const numbers = head.classList.contains("number");
-      const rows = [...table.tBodies[0].rows].map((row, at) => [row, at]);
-      rows.sort(([a, i], [b, j]) => {
-        let order;
-        if (numbers) {
-          const [x, y] = [size(value(a, k)), size(value(b, k))];
-          if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y) || i - j;
-          order = x - y;
-        } else order = value(a, k).localeCompare(value(b, k), undefined, { numeric: true });
-        return (down ? -order : order) || i - j;
-      });
-      rows.forEach(([row]) => table.tBodies[0].append(row));
-    };
-    head.tabIndex = 0;
-    head.addEventListener("click", sort);
-    head.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sort(); }
-    });
-  });
-}"""
+CARD_ROWS: Final = 20
+"""Heads listed on a card."""
 
 
 def render_atlas_html(data: Mapping[str, Any]) -> str:
@@ -49,13 +23,14 @@ def render_atlas_html(data: Mapping[str, Any]) -> str:
     Args:
         data: an atlas, see `atlas_schema.json`.
     """
+    sorting = read_template("sorting.js.j2").strip()
     return (
         environment()
         .get_template("heads.html.j2")
         .render(
             data=data,
-            policy=policy([_SORTING]),
-            script=Markup(_SORTING),
+            policy=policy([sorting]),
+            script=Markup(sorting),
             subject=subject(data),
             stylesheet=stylesheet(),
             key_numbers=tables.key_numbers(data),
@@ -96,3 +71,34 @@ def render_atlas_markdown(data: Mapping[str, Any], *, figures: bool = True) -> s
         table(tables.provenance_table(data)),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def atlas_card(data: Mapping[str, Any]) -> Card:
+    """Return what a notebook shows of an atlas.
+
+    Args:
+        data: an atlas, see `atlas_schema.json`.
+    """
+    labelled = tables.heads_table(data, labelled_only=True)
+    shown = replace(labelled, rows=labelled.rows[:CARD_ROWS])
+    left = len(labelled.rows) - len(shown.rows)
+    return Card(
+        "heads of a model",
+        subject(data),
+        tables.key_numbers(data),
+        [head_maps(data, name=card_name(data["model"]["source"], data["command"]))],
+        [tables.labels_table(data), shown],
+        f"{left} more heads with a label stand in heads.html, which save() writes." if left else "",
+    )
+
+
+def atlas_caption(data: Mapping[str, Any]) -> str:
+    """Say what the map of the heads is made from.
+
+    Args:
+        data: an atlas, see `atlas_schema.json`.
+    """
+    model, found = data["model"], data["data"]
+    heads = f"{model['n_layers']} layers of {model['n_heads']} heads"
+    seen = f"; seen: {found['contexts']:,} contexts of twice {found['length']:,} tokens" if found is not None else ""
+    return f"{heads}. z: standard deviations above all pairs of heads, from the weights{seen}."

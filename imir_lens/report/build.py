@@ -7,15 +7,13 @@ import torch
 
 from imir_lens.analysis import Analysis
 from imir_lens.created_with import created_with
-from imir_lens.detection import Unit
 from imir_lens.evidence import Removal
 from imir_lens.model_vocabulary import ModelInVocabulary
 from imir_lens.redundancy import Sufficiency
-from imir_lens.report.words import describe
-from imir_lens.roles import base_of
+from imir_lens.report.circuit_rows import coordinate_rows, unit_row
 from imir_lens.verdict import suffices
 
-_MOST_COORDINATES, _MOST_EXAMPLES, _MOST_HEADS = 200, 4, 8
+_MOST_EXAMPLES, _MOST_HEADS = 4, 8
 _MASS_CONTEXTS = 128
 _ABLATION = (
     "a coordinate's own term is taken out of the score (a tilt of hook_pattern) or out of the logits, "
@@ -62,13 +60,13 @@ def report_data(analysis: Analysis, *, command: str) -> dict[str, Any]:
             "coordinates_total": space.n_active,
         },
         "ablation": _ABLATION,
-        "coordinates": _coordinates(analysis),
+        "coordinates": coordinate_rows(analysis.circuit),
         "circuit": {
             "budget": circuit.budget,
             "evaluations": circuit.evaluations,
             "gradient_passes": circuit.gradient_passes,
             "seconds": circuit.seconds,
-            "units": [_unit(unit, evidence.units[str(unit.id)]) for unit in circuit.units],
+            "units": [{**unit_row(unit), **_removal(evidence.units[str(unit.id)])} for unit in circuit.units],
             "roles": [
                 {"role": role, "units": [str(unit.id) for unit in units], **_removal(evidence.roles[role])}
                 for role, units in circuit.by_role().items()
@@ -141,42 +139,6 @@ def _separate(alone: Sufficiency, analysis: Analysis) -> dict[str, Any]:
         "accuracy": {"surrogate": alone.surrogate.accuracy, "model": alone.model.accuracy},
         "sufficient": suffices(alone.model, analysis.evidence.model, analysis.chance),
     }
-
-
-def _unit(unit: Unit, removal: Removal) -> dict[str, Any]:
-    return {
-        "id": str(unit.id),
-        "role": unit.role,
-        "value": unit.value,
-        "words": describe(str(unit.id), base_of(unit.role), unit.value),
-        **_removal(removal),
-    }
-
-
-def _coordinates(analysis: Analysis) -> list[dict[str, Any]]:
-    """The coordinates of largest attribution (of largest size where nothing was attributed), the circuit's included."""
-    circuit, values = analysis.circuit, analysis.circuit.coordinates.values
-    roles = {unit.place: unit.role for unit in circuit.units}
-    size = circuit.attribution.abs() if bool((circuit.attribution != 0).any()) else values.abs()
-    order = size.argsort(descending=True, stable=True)[:_MOST_COORDINATES].tolist()
-    order = [place for place in order if values[place] != 0 or place in roles]
-    missing = [place for place in roles if place not in order]
-    order = order[: _MOST_COORDINATES - len(missing)] + missing
-    rows = []
-    for place in order:
-        name = circuit.coordinates.space.id(place)
-        value = float(values[place])
-        rows.append(
-            {
-                "id": str(name),
-                # A role is a claim about the circuit; what is outside it claims nothing.
-                "role": roles.get(place, "auxiliary"),
-                "value": value,
-                "attribution": float(circuit.attribution[place]),
-                "in_circuit": place in roles,
-            }
-        )
-    return rows
 
 
 def _examples(analysis: Analysis) -> list[dict[str, Any]]:

@@ -1,23 +1,20 @@
 """`Report`: a report's data with the files made from it."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
-from imir_lens.figures.attention import attention_figure
-from imir_lens.figures.attribution import attribution_chart
-from imir_lens.figures.circuit_graph import circuit_graph
-from imir_lens.figures.style import standalone
-from imir_lens.figures.trajectory_chart import trajectory_chart
-from imir_lens.report.html import render_card, render_html
+from imir_lens.figures.figure import Figure
+from imir_lens.report import report_figures
+from imir_lens.report.html import render_html
 from imir_lens.report.json_files import write_text
 from imir_lens.report.markdown import render_markdown
 from imir_lens.report.saved_report import SavedReport
 from imir_lens.report.validation import validate
 
 COORDINATES_NAME: Final = "coordinates.safetensors"
-_SOMETIMES: Final = ("figures/attention.svg", "figures/trajectory.svg")
+_SAVED: Final = ("circuit", "attribution", "attention", "trajectory")
 
 
 @runtime_checkable
@@ -52,7 +49,7 @@ class Report(SavedReport):
         coordinates: the model's coordinates, or None.
     """
 
-    made = ("report.html", "report.md", "figures/circuit.svg", "figures/attribution.svg", *_SOMETIMES)
+    made = ("report.html", "report.md", *(f"figures/{name}.svg" for name in _SAVED))
     beside = (COORDINATES_NAME,)
 
     def __init__(self, data: dict[str, Any], coordinates: Savable | None = None) -> None:
@@ -75,17 +72,18 @@ class Report(SavedReport):
         validate(data)
 
     def write_made(self, directory: Path) -> None:
-        """Write report.html, report.md and the figures."""
-        (directory / "figures").mkdir()
+        """Write report.html, report.md and the figures, attention of the first context among them."""
         write_text(directory / "report.html", render_html(self.data))
         write_text(directory / "report.md", render_markdown(self.data))
-        figures = {"circuit": circuit_graph(self.data), "attribution": attribution_chart(self.data)}
-        if self.data["examples"]:
-            figures["attention"] = attention_figure(self.data["examples"][0])
-        if "trajectory" in self.data:
-            figures["trajectory"] = trajectory_chart(self.data["trajectory"])
-        for name, drawing in figures.items():
-            write_text(directory / "figures" / f"{name}.svg", standalone(drawing))
+        self.write_figures(directory, [name for name in _SAVED if name in self.figures])
+
+    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
+        """Return what draws each figure, by name.
+
+        `circuit`, `attribution`, `attention`, `attention_2` … for the report's contexts, `trajectory` where training
+        was followed. Those of coordinates are `report.coordinates.figure("L1H0")`.
+        """
+        return report_figures.figure_makers(self.data)
 
     def write_beside(self, directory: Path) -> None:
         """Write coordinates.safetensors, where the coordinates are at hand."""
@@ -113,7 +111,7 @@ class Report(SavedReport):
         return f"Report({verdict['mechanism']}, evidence: {verdict['evidence_level']}): {verdict['text']}{units}"
 
     def _repr_html_(self) -> str:
-        return render_card(self.data)
+        return report_figures.report_card(self.data).html()
 
     def _repr_markdown_(self) -> str:
         return render_markdown(self.data, figures=False)

@@ -1,16 +1,17 @@
 """What reports of every kind have in common: their data, and a directory with the files made from it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from imir_lens.figures.figure import Drawn
 from imir_lens.report.json_files import read_json, report_json, write_text
 from imir_lens.report.storage import check_output, write_directory
 
 SavedKind = TypeVar("SavedKind", bound="SavedReport")
 
 
-class SavedReport:
+class SavedReport(Drawn):
     """The data of a report, and its directory: one JSON file, and everything that is made from it.
 
     Args:
@@ -39,6 +40,17 @@ class SavedReport:
             ReportError: one line that names the place, what stands there and what was expected.
         """
         raise NotImplementedError
+
+    def write_figures(self, directory: Path, names: Iterable[str]) -> None:
+        """Write figures as SVG, in both themes, into a new folder `figures`.
+
+        Args:
+            directory: where to.
+            names: which of `figures`.
+        """
+        (directory / "figures").mkdir()
+        for name in names:
+            write_text(directory / "figures" / f"{name}.svg", self.figure(name).svg())
 
     def write_made(self, directory: Path) -> None:
         """Write the files named in `made` into an empty directory.

@@ -2,16 +2,22 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from imir_lens.errors import OptionError, did_you_mean
-from imir_lens.figures.style import standalone
+from imir_lens.figures.figure import Figure
 from imir_lens.figures.trajectory_chart import trajectory_chart
 from imir_lens.report.json_files import write_text
+from imir_lens.report.report_figures import training_caption
 from imir_lens.report.saved_report import SavedReport
-from imir_lens.report.trajectory_render import render_trajectory_html, render_trajectory_markdown
+from imir_lens.report.trajectory_render import (
+    render_trajectory_html,
+    render_trajectory_markdown,
+    subject,
+    trajectory_card,
+)
 from imir_lens.report.trajectory_tables import csv_rows, headline
 from imir_lens.report.validation import ReportError, check_finite, check_schema, load_schema
 
@@ -96,14 +102,21 @@ class Trajectory(SavedReport):
 
     def write_made(self, directory: Path) -> None:
         """Write trajectory.html, trajectory.md, trajectory.csv and the figure."""
-        (directory / "figures").mkdir()
         write_text(directory / "trajectory.html", render_trajectory_html(self.data))
         write_text(directory / "trajectory.md", render_trajectory_markdown(self.data))
         write_text(directory / "trajectory.csv", _csv(self.data))
-        write_text(directory / "figures" / "trajectory.svg", standalone(trajectory_chart(self.data)))
+        self.write_figures(directory, self.figures)
+
+    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
+        """Return what draws the chart, `trajectory`."""
+        title = f"Training of {subject(self.data)}"
+        return {"trajectory": lambda: Figure(trajectory_chart(self.data), title, training_caption(self.data))}
 
     def __repr__(self) -> str:
         return f"Trajectory({len(self.steps)} checkpoints): {headline(self.data)}"
+
+    def _repr_html_(self) -> str:
+        return trajectory_card(self.data).html()
 
     def _repr_markdown_(self) -> str:
         return render_trajectory_markdown(self.data, figures=False)

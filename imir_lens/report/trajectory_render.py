@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from imir_lens.figures.trajectory_chart import trajectory_chart
 from imir_lens.report import trajectory_tables as tables
+from imir_lens.report.cards import Card, card_name
 from imir_lens.report.html import environment, policy, stylesheet
 from imir_lens.report.markdown import code, table, text
 
@@ -60,6 +61,22 @@ def render_trajectory_markdown(data: Mapping[str, Any], *, figures: bool = True)
         table(tables.provenance_table(data)),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def trajectory_card(data: Mapping[str, Any]) -> Card:
+    """Return what a notebook shows of a trajectory.
+
+    Args:
+        data: a trajectory, see `trajectory_schema.json`.
+    """
+    return Card(
+        f"training of {subject(data)}",
+        tables.headline(data),
+        tables.key_numbers(data),
+        [trajectory_chart(data, name=card_name(data["run"]["source"], data["command"]))],
+        [tables.roles_table(data), tables.swaps_table(data)],
+        tables.rule_note(data),
+    )
 
 
 def subject(data: Mapping[str, Any]) -> str:

@@ -1,21 +1,17 @@
 """`VerificationReport`: a verification's data with the files made from it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from imir_lens.figures.style import standalone
+from imir_lens.figures.figure import Figure
 from imir_lens.report.json_files import write_text
 from imir_lens.report.saved_report import SavedReport
 from imir_lens.report.validation import ReportError, check_finite, check_schema, load_schema
-from imir_lens.report.verification_render import (
-    render_verification_html,
-    render_verification_markdown,
-    verification_figures,
-)
+from imir_lens.report.verification_figures import CAPTIONS, figure_makers, verification_card
+from imir_lens.report.verification_render import render_verification_html, render_verification_markdown
 
 SCHEMA_NAME: Final = "verification_schema.json"
-_FIGURES: Final = ("attention", "posterior", "examples", "kernel", "errors", "copyers", "ablations")
 
 
 def validate_verification(report: Mapping[str, Any]) -> None:
@@ -66,7 +62,7 @@ class VerificationReport(SavedReport):
         data: the report.
     """
 
-    made = ("report.html", "report.md", *(f"figures/{name}.svg" for name in _FIGURES))
+    made = ("report.html", "report.md", *(f"figures/{name}.svg" for name in CAPTIONS))
 
     @property
     def verdict(self) -> dict[str, Any]:
@@ -80,15 +76,20 @@ class VerificationReport(SavedReport):
 
     def write_made(self, directory: Path) -> None:
         """Write report.html, report.md and the figures."""
-        (directory / "figures").mkdir()
         write_text(directory / "report.html", render_verification_html(self.data))
         write_text(directory / "report.md", render_verification_markdown(self.data))
-        for name, drawing in verification_figures(self.data).items():
-            write_text(directory / "figures" / f"{name}.svg", standalone(drawing))
+        self.write_figures(directory, self.figures)
+
+    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
+        """Return what draws each figure that there is data for: `attention`, `posterior`, `kernel` and so on."""
+        return figure_makers(self.data)
 
     def __repr__(self) -> str:
         verdict = self.data["verdict"]
         return f"VerificationReport({verdict['mechanism']}, evidence: {verdict['evidence_level']}): {verdict['text']}"
+
+    def _repr_html_(self) -> str:
+        return verification_card(self.data).html()
 
     def _repr_markdown_(self) -> str:
         return render_verification_markdown(self.data, figures=False)

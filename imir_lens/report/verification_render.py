@@ -5,44 +5,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from imir_lens.figures.bma_charts import ablations_figure, curve_figure, errors_figure
-from imir_lens.figures.copyers import copyers_figure
-from imir_lens.figures.kernel_blocks import kernel_figure
-from imir_lens.figures.parent_attention import match_figure, parents_figure
 from imir_lens.report import verification_words as words
 from imir_lens.report.html import environment, policy, stylesheet
 from imir_lens.report.markdown import code, table, text
 from imir_lens.report.summary import subject
+from imir_lens.report.verification_figures import CAPTIONS, figure_makers
 from imir_lens.report.words import MECHANISMS
-
-_CAPTIONS = {
-    "attention": "Attention and the posterior over parents on a few contexts",
-    "posterior": "Attention against the posterior, against the true parents, and by distance",
-    "examples": "L_pa over the number of examples",
-    "kernel": "The kernel before and after the effective map",
-    "errors": "Column errors beside row errors",
-    "copyers": "Where the copyers look",
-    "ablations": "Removals: measured over predicted",
-}
-
-
-def verification_figures(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures that there is data for, by the name of their file."""
-    parameters, drawn = report["parameters"], report["drawn"]
-    figures = {
-        "attention": parents_figure(report),
-        "posterior": match_figure(report),
-        "examples": curve_figure(report),
-    }
-    if drawn["kernel"] is not None:
-        figures["kernel"] = kernel_figure(report)
-    if parameters is not None and parameters["column"] is not None:
-        figures["errors"] = errors_figure(report)
-    if drawn["copyers"] is not None:
-        figures["copyers"] = copyers_figure(report)
-    if report["mechanism"]["ablations"]:
-        figures["ablations"] = ablations_figure(report)
-    return figures
 
 
 def curve_note(report: Mapping[str, Any]) -> str:
@@ -63,7 +31,7 @@ def render_verification_html(report: Mapping[str, Any]) -> str:
     Args:
         report: the data of a verification, see `verification_schema.json`.
     """
-    figures = {name: "" for name in _CAPTIONS} | verification_figures(report)
+    makers = figure_makers(report)
     return (
         environment()
         .get_template("verification.html.j2")
@@ -75,7 +43,7 @@ def render_verification_html(report: Mapping[str, Any]) -> str:
             mechanism=MECHANISMS[report["verdict"]["mechanism"]],
             step=words.evidence_step(report),
             key_numbers=words.key_numbers(report),
-            figures={name: Markup(drawing) for name, drawing in figures.items()},
+            figures={name: Markup(makers[name]().drawing if name in makers else "") for name in CAPTIONS},
             losses=words.losses_table(report),
             curve=words.curve_table(report),
             curve_note=curve_note(report),
@@ -98,11 +66,11 @@ def render_verification_markdown(report: Mapping[str, Any], *, figures: bool = T
         figures: whether to link the figures that `VerificationReport.save` puts beside it.
     """
     verdict = report["verdict"]
-    present = verification_figures(report) if figures else {}
+    present = figure_makers(report) if figures else {}
     kernel, copyers, ablations = words.kernel_table(report), words.copyers_table(report), words.ablations_table(report)
 
     def picture(name: str) -> list[str]:
-        return [f"![{_CAPTIONS[name]}](figures/{name}.svg)\n"] if name in present else []
+        return [f"![{CAPTIONS[name]}](figures/{name}.svg)\n"] if name in present else []
 
     parts = [
         f"# Verification: {text(subject(report))} on {text(report['task']['name'])}\n",

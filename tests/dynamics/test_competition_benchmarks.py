@@ -5,7 +5,7 @@ import re
 import pytest
 
 from benchmarks import competition, competition_figures, confinement
-from imir_lens.figures.style import standalone
+from imir_lens.figures.figure import standalone
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 from sample_report import KINDS, sample_report
 
 from imir_lens.figures.circuit_graph import circuit_graph
+from imir_lens.figures.figure import standalone
 from imir_lens.figures.graph_layout import Edge, edges_of, parse_units
-from imir_lens.figures.style import standalone
 from imir_lens.ids import Head
 
 SVG = "{http://www.w3.org/2000/svg}"

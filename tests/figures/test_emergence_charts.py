@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 import pytest
 
 from imir_lens.figures.emergence_chart import LOSS, emergence_chart
+from imir_lens.figures.figure import standalone
 from imir_lens.figures.power_law_chart import Series, power_law_chart
-from imir_lens.figures.style import standalone
 from imir_lens.figures.trajectory_chart import is_logarithmic
 
 TIMES = {"alpha": [120, 140, None], "beta": [200, 210, 220], LOSS: [205, 215, 225]}

@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 import pytest
 
 from imir_lens.errors import OptionError
+from imir_lens.figures.figure import standalone
 from imir_lens.figures.phase_map import Boundary, phase_map
-from imir_lens.figures.style import standalone
 
 X, Y = [0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0]
 CELLS = [[0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 2, 1]]

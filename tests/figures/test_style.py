@@ -3,6 +3,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from imir_lens.figures import style
+from imir_lens.figures.figure import standalone
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_long_texts_lose_their_middle():
 
 def test_a_drawing_becomes_a_file_of_its_own():
     drawing = style.svg(10, 20, "<g/>", name="n", title="<T>", description="D\x00")
-    root = ET.fromstring(style.standalone(drawing).split("\n", 1)[1])
+    root = ET.fromstring(standalone(drawing).split("\n", 1)[1])
     assert root.get("viewBox") == "0 0 10 20"
     assert [child.tag.rpartition("}")[2] for child in root] == ["title", "desc", "style", "rect", "g"]
     assert root[0].text == "<T>"

@@ -11,6 +11,7 @@ from imir_lens.analysis import Analysis, run_analysis
 from imir_lens.lens_model import open_model
 from imir_lens.models.constructions import plant
 from imir_lens.report.build import report_data
+from imir_lens.report.circuit_rows import coordinate_rows
 from imir_lens.report.validation import validate
 from imir_lens.tasks import make_task
 
@@ -74,12 +75,10 @@ def test_coordinates_are_ranked_and_hold_the_circuit(analysis):
     assert len({row["id"] for row in rows}) == len(rows)
 
 
-def test_a_circuit_outside_the_top_is_still_listed(analysis, monkeypatch):
-    monkeypatch.setattr("imir_lens.report.build._MOST_COORDINATES", 6)
+def test_a_circuit_outside_the_top_is_still_listed(analysis):
     shuffled = analysis.circuit.attribution.clone()
     shuffled[analysis.circuit.mask] = 1e-9  # ranked behind everything
-    changed = replace(analysis, circuit=replace(analysis.circuit, attribution=shuffled))
-    rows = report_data(changed, command="")["coordinates"]
+    rows = coordinate_rows(replace(analysis.circuit, attribution=shuffled), most=6)
     assert len(rows) == 6
     assert {row["id"] for row in rows if row["in_circuit"]} == {str(unit.id) for unit in analysis.circuit.units}
 

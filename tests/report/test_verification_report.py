@@ -13,14 +13,14 @@ import imir_lens
 from imir_lens.causal.construction import construct
 from imir_lens.causal.flat_construction import construct_flat
 from imir_lens.figures.axes import Axes, ticks
+from imir_lens.figures.figure import standalone
 from imir_lens.figures.signed_map import signed_map
-from imir_lens.figures.style import standalone
 from imir_lens.report.validation import ReportError, load_schema
 from imir_lens.report.verification_document import SCHEMA_NAME, VerificationReport, validate_verification
+from imir_lens.report.verification_figures import figure_makers
 from imir_lens.report.verification_render import (
     render_verification_html,
     render_verification_markdown,
-    verification_figures,
 )
 from imir_lens.tasks.causal_tree import CausalTree
 from imir_lens.tasks.linear_dynamics import LinearDynamics
@@ -109,7 +109,7 @@ def test_the_page_stands_alone_and_says_the_verdict_first(reports, kind):
     page = Page(render_verification_html(data))
     assert page.count("script") == 0 and page.count("img") == 0 and page.count("link") == 0
     assert page.text.index(data["verdict"]["text"]) < page.text.index("Tier 1")
-    assert page.count("svg") == len(verification_figures(data))
+    assert page.count("svg") == len(figure_makers(data))
     identifiers = [attributes["id"] for _, attributes in page.elements if attributes.get("id")]
     assert len(identifiers) == len(set(identifiers))
     for check in data["verdict"]["checks"]:
@@ -118,7 +118,8 @@ def test_the_page_stands_alone_and_says_the_verdict_first(reports, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_figures_are_whole_and_described(reports, kind):
-    for name, drawing in verification_figures(reports[kind]).items():
+    for name, make in figure_makers(reports[kind]).items():
+        drawing = make().drawing
         tree = ET.fromstring(standalone(drawing).partition("\n")[2])
         title, description = (tree.find(f"{{http://www.w3.org/2000/svg}}{tag}").text for tag in ("title", "desc"))
         assert title and description, name
@@ -130,7 +131,7 @@ def test_figures_are_whole_and_described(reports, kind):
 
 
 def test_axes_have_titles_with_units(report):
-    figures = verification_figures(report)
+    figures = {name: make().drawing for name, make in figure_makers(report).items()}
     for name, wanted in {
         "examples": ("in nats", "examples before the query"),
         "ablations": ("predicted change of L_pa, in nats", "measured change, in nats"),
@@ -162,14 +163,14 @@ def test_what_others_wrote_stays_text(report):
     assert page.count("script") == 0 and HOSTILE in page.text
     markdown = render_verification_markdown(report).replace(f"`{HOSTILE}`", "")  # a code span shows it as it is
     assert "<script" not in markdown.replace("\\<", "")
-    for drawing in verification_figures(report).values():
-        assert "<script" not in drawing
+    for make in figure_makers(report).values():
+        assert "<script" not in make().svg()
 
 
 def test_a_figure_shows_what_the_data_say(report):
-    before = verification_figures(report)["examples"]
+    before = figure_makers(report)["examples"]().drawing
     report["behaviour"]["curve"][0]["model"] += 0.1
-    assert verification_figures(report)["examples"] != before
+    assert figure_makers(report)["examples"]().drawing != before
     validate_verification(report)
 
 
