@@ -5,7 +5,7 @@ each lies in one flat vector. `Coordinates` is such a vector for one model. Ids 
 millions.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path as FilePath
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from imir_lens.attention_form import AttentionForm
 from imir_lens.errors import CoordinateError, did_you_mean
+from imir_lens.figures.figure import Drawn, Figure
 from imir_lens.ids import CoordinateId, Head, offset_name
 from imir_lens.paths import PathTable
 from imir_lens.relations import TokenRelations
@@ -190,8 +191,8 @@ class CoordinateSpace:
         return f"{self.n_active} coordinates over {len(self.paths)} paths and {self.n_positions} positions"
 
 
-class Coordinates:
-    """The coordinates of one model: a flat vector with names.
+class Coordinates(Drawn):
+    """The coordinates of one model: a flat vector with names. In a notebook it shows the largest.
 
     Attributes:
         space: which coordinates these are.
@@ -243,6 +244,12 @@ class Coordinates:
         order = self.values.abs().topk(min(count, self.space.size)).indices.tolist()
         return [(self.space.id(place), float(self.values[place])) for place in order]
 
+    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
+        """Return what draws the coordinates of each head, by its name, and of the `readout`."""
+        from imir_lens.report.circuit_card import coordinate_figures
+
+        return coordinate_figures(self)
+
     def save(self, path: str | FilePath) -> None:
         """Write to a `.safetensors` file; `Coordinates.load` reads it back."""
         from imir_lens.coordinate_files import save_coordinates
@@ -272,3 +279,8 @@ class Coordinates:
     def __repr__(self) -> str:
         rows = "\n".join(f"  {value:+9.3f}  {name}" for name, value in self.largest(8))
         return f"Coordinates: {self.space.describe()}; the largest:\n{rows}"
+
+    def _repr_html_(self) -> str:
+        from imir_lens.report.circuit_card import coordinates_card
+
+        return coordinates_card(self).html()

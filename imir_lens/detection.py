@@ -22,6 +22,7 @@ from imir_lens.backups import add_backups
 from imir_lens.coordinates import Coordinates
 from imir_lens.errors import OptionError
 from imir_lens.evaluation import Score
+from imir_lens.figures.figure import Drawn, Figure
 from imir_lens.ids import Head, Path
 from imir_lens.roles import BASE_ROLES, Unit, base_of, units_of
 from imir_lens.search import Meter, minimal_subset
@@ -37,8 +38,8 @@ _WORTH_SEARCHING = 0.1
 
 
 @dataclass(frozen=True)
-class Circuit:
-    """What detection found.
+class Circuit(Drawn):
+    """What detection found. In a notebook it shows itself as a graph.
 
     Attributes:
         coordinates: of the whole model.
@@ -85,6 +86,17 @@ class Circuit:
         return f"Circuit of {len(self.units)} units (surrogate loss {self.surrogate.loss:.3g} nats):\n{rows}"
 
     __repr__ = __str__
+
+    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
+        """Return what draws each figure: `circuit`, `attribution`, each head's coordinates by its name, `readout`."""
+        from imir_lens.report.circuit_card import circuit_figures
+
+        return circuit_figures(self)
+
+    def _repr_html_(self) -> str:
+        from imir_lens.report.circuit_card import circuit_card
+
+        return circuit_card(self).html()
 
 
 def detect(

@@ -8,7 +8,6 @@ from typing import Any, Final
 from imir_lens.figures.axes import words
 from imir_lens.figures.circuit_graph import removal_effects, units_graph
 from imir_lens.figures.style import shorten, svg
-from imir_lens.report.comparison_words import names
 
 MOST_EMPTY_LAYERS: Final = 8  # of a model without a circuit, of which there is nothing to see but boxes
 _HEADING: Final = 34.0
@@ -16,11 +15,12 @@ _GAP: Final = 26.0
 _BOX: Final = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
 
 
-def comparison_graphs(data: Mapping[str, Any], *, name: str = "circuits") -> str:
+def comparison_graphs(data: Mapping[str, Any], called: tuple[str, str], *, name: str = "circuits") -> str:
     """Draw both circuits of a comparison.
 
     Args:
         data: the comparison; reads `first` and `second` as `circuit_graph` reads a report.
+        called: what the two models are called.
         name: prefix of the element ids.
 
     Returns:
@@ -30,9 +30,9 @@ def comparison_graphs(data: Mapping[str, Any], *, name: str = "circuits") -> str
     effects = [removal_effects(side) for side in sides]
     strongest = max((value for found in effects for value in found.nats.values()), default=0.0)
     parts, height, width = [], 0.0, 0.0
-    for letter, side, found, called in zip("AB", sides, effects, names(data), strict=True):
+    for letter, side, found, model in zip("AB", sides, effects, called, strict=True):
         height += 0.0 if letter == "A" else _GAP
-        parts.append(words(24, height + 20, f"{letter}: {shorten(called, 60)}", "strong", size=15))
+        parts.append(words(24, height + 20, f"{letter}: {shorten(model, 60)}", "strong", size=15))
         height += _HEADING
         units, shape = side["circuit"]["units"], (side["model"]["n_layers"], side["model"]["n_heads"])
         if not units and shape[0] > MOST_EMPTY_LAYERS:

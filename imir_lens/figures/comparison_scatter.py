@@ -5,7 +5,6 @@ from typing import Any, Final
 
 from imir_lens.figures.axes import Axes, Mark, key, mark, words
 from imir_lens.figures.style import Real, number, role_class, role_symbol, shorten, svg
-from imir_lens.report.comparison_words import names
 
 _SIZE: Final = 420.0
 _LEFT: Final = 62.0
@@ -21,22 +20,22 @@ _WORDS: Final = {
 }
 
 
-def comparison_scatter(data: Mapping[str, Any], *, name: str = "scatter") -> str:
+def comparison_scatter(data: Mapping[str, Any], called: tuple[str, str], *, name: str = "scatter") -> str:
     """Draw the coordinates of a comparison: A to the right, B upwards, in nats.
 
     Args:
-        data: the comparison; reads `coordinates` and what the models are called.
+        data: the comparison; reads `coordinates`.
+        called: what the two models are called.
         name: prefix of the element ids.
 
     Returns:
         an SVG element.
     """
     points = sorted(data["coordinates"]["points"], key=lambda point: point["circuits"] != "neither")
-    called = [f"in {letter}: {shorten(name, 36)}" for letter, name in zip("AB", names(data), strict=True)]
+    titles = [f"value in {letter}, {shorten(model, 36)} (nats)" for letter, model in zip("AB", called, strict=True)]
     bounds = _bounds(points)
     axes = Axes(_LEFT, _TOP, _SIZE, _SIZE, bounds, bounds)
-    x_title, y_title = (f"value {words} (nats)" for words in called)
-    out = [axes.frame("", x_title, y_title), axes.diagonal()]
+    out = [axes.frame("", *titles), axes.diagonal()]
     placed: list[tuple[float, float]] = []
     for point in points:
         x, y = axes.x(point["first"]), axes.y(point["second"])

@@ -7,8 +7,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from imir_lens.errors import OptionError
 from imir_lens.figures import style
 from imir_lens.figures.attention import attention_figure
+from imir_lens.figures.figure import Figure
 from imir_lens.report import attention_view
 from imir_lens.report.html import environment, policy, read_template, stylesheet
 
@@ -43,6 +45,10 @@ class AttentionView:
         """Return the fixed figure."""
         return attention_figure(self.example)
 
+    def figure(self) -> Figure:
+        """Return the fixed figure as one that can be saved as SVG or PNG."""
+        return Figure(self.svg(), self.title, f"Rows are queries, columns keys. {self.dropped}".rstrip())
+
     def html(self) -> str:
         """Return a whole page, which needs no network."""
         bundle = attention_view.read_bundle()
@@ -65,14 +71,21 @@ class AttentionView:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the page, or for a name ending in `.svg` the fixed figure.
+        """Write the page, or for a name ending in `.svg` or `.png` the fixed figure.
 
         Args:
             path: the file.
+
+        Raises:
+            OptionError: when it cannot be written, or a PNG not be drawn (see `Figure.png`).
         """
         place = Path(path)
-        text = style.standalone(self.svg()) if place.suffix == ".svg" else self.html()
-        place.write_text(text, encoding="utf-8", errors="xmlcharrefreplace")
+        if place.suffix in (".svg", ".png"):
+            return self.figure().save(place)
+        try:
+            place.write_text(self.html(), encoding="utf-8", errors="xmlcharrefreplace")
+        except OSError as error:
+            raise OptionError(f"cannot write {str(path)!r}: {error.strerror or type(error).__name__}") from error
         return place
 
     def _repr_html_(self) -> str:
