@@ -5,15 +5,15 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from imir_lens.errors import OptionError, did_you_mean
 from imir_lens.figures.raster import rasterised
 from imir_lens.figures.style import Real, markup, svg_css, text_width
 
-Theme = Literal["light", "dark", "auto"]
 THEMES: Final = ("light", "dark", "auto")
 _TITLE, _CAPTION, _MARGIN = 17.0, 12.0, 22.0
+_NARROWEST: Final = 380.0  # of a figure with a heading: narrower ones would break it into single words
 _HEAD: Final = re.compile(r'(<svg [^>]*?)viewBox="0 0 (\S+) (\S+)" width="(\S+)" height="(\S+)"')
 
 
@@ -33,7 +33,7 @@ class Figure:
     title: str
     caption: str = ""
 
-    def svg(self, theme: Theme = "auto") -> str:
+    def svg(self, theme: str = "auto") -> str:
         """Return the text of an SVG file, with title and caption above the drawing.
 
         Args:
@@ -44,7 +44,7 @@ class Figure:
         """
         return standalone(self.drawing, title=self.title, caption=self.caption, theme=theme)
 
-    def png(self, theme: Theme = "light", *, scale: Real = 2) -> bytes:
+    def png(self, theme: str = "light", *, scale: Real = 2) -> bytes:
         """Return the figure as a PNG picture.
 
         Args:
@@ -59,7 +59,7 @@ class Figure:
             raise OptionError("a PNG has one theme: give 'light' or 'dark', found 'auto'")
         return rasterised(self.svg(theme), scale)
 
-    def save(self, path: str | Path, *, theme: Theme | None = None, scale: Real = 2) -> Path:
+    def save(self, path: str | Path, *, theme: str | None = None, scale: Real = 2) -> Path:
         """Write a file.
 
         Args:
@@ -75,9 +75,8 @@ class Figure:
         """
         place = Path(path)
         if place.suffix not in (".svg", ".png"):
-            raise OptionError(
-                f"{str(path)!r}: a figure is saved as .svg or .png, found {place.suffix or 'no ending'!r}"
-            )
+            found = repr(place.suffix) if place.suffix else "no ending"
+            raise OptionError(f"{str(path)!r}: a figure is saved as .svg or .png, found {found}")
         data = self.png(theme or "light", scale=scale) if place.suffix == ".png" else self.svg(theme or "auto").encode()
         try:
             place.write_bytes(data)
@@ -120,7 +119,7 @@ class Drawn:
         return makers[name]()
 
 
-def standalone(drawing: str, *, title: str = "", caption: str = "", theme: Theme = "auto") -> str:
+def standalone(drawing: str, *, title: str = "", caption: str = "", theme: str = "auto") -> str:
     """Turn a drawing into the text of an SVG file: its own rules, an opaque ground, and a heading.
 
     Args:
@@ -142,10 +141,11 @@ def standalone(drawing: str, *, title: str = "", caption: str = "", theme: Theme
     if found is None:
         raise ValueError("expected an element of imir_lens.figures.style.svg")
     start, (width, height, shown_width) = found[1], (float(found[k]) for k in range(2, 5))
-    heading, above = _heading(title, caption, width)
-    margin = _MARGIN if above else 0.0
+    margin = _MARGIN if title or caption else 0.0
+    whole_width = max(width + 2 * margin, _NARROWEST if margin else 0.0)
+    heading, above = _heading(title, caption, whole_width - 2 * margin)
+    whole_height = height + above + margin
     zoom = shown_width / width
-    whole_width, whole_height = width + 2 * margin, height + above + margin
     frame = (
         f'{start}viewBox="0 0 {whole_width:g} {whole_height:g}" width="{whole_width * zoom:g}" '
         f'height="{whole_height * zoom:g}"{head[found.end() :]}{mark}'
@@ -162,7 +162,7 @@ def _heading(title: str, caption: str, width: float) -> tuple[str, float]:
         return "", 0.0
     out, y = [], _MARGIN - 4
     for text, size, style in ((title, _TITLE, "strong"), (caption, _CAPTION, "muted")):
-        for line in textwrap.wrap(text, max(20, int(width / text_width("x", size) * 1.12))):
+        for line in textwrap.wrap(text, int(width / text_width("x", size) * 1.1)):
             y += size * 1.1
             out.append(f'<text class="{style}" x="{_MARGIN:g}" y="{y:.1f}" font-size="{size:g}">{markup(line)}</text>')
             y += size * 0.25

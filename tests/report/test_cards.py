@@ -1,0 +1,104 @@
+"""What results show in a notebook: a card that stands anywhere, and text for where there is no HTML."""
+
+import pytest
+import torch
+from helpers_report import HOSTILE, Page, hostile_report
+from sample_report import sample_report
+
+import imir_lens
+from imir_lens.report.cards import Card
+from imir_lens.report.document import Report
+from imir_lens.report.summary import KeyNumber
+from imir_lens.report.tables import Column, Table
+
+
+@pytest.fixture(scope="module")
+def circuit():
+    model, task = imir_lens.open_model("tests/data/recall_2l.pt"), imir_lens.make_task("recall")
+    coordinates = imir_lens.ImirProjector.for_task(task).fit(model.weights).coordinates_
+    return imir_lens.detect(coordinates, task.sample(64, torch.Generator().manual_seed(0)))
+
+
+def is_a_card(text: str) -> Page:
+    """It fetches nothing, runs nothing, and its rules touch nothing outside it."""
+    page = Page(text)
+    assert page.count("script") == page.count("img") == page.count("link") == page.count("iframe") == 0
+    assert "url(" not in text and "@import" not in text
+    rules = text[text.index("<style>") + 7 : text.index("</style>")].strip().splitlines()
+    assert len(rules) > 30
+    for rule in rules:
+        assert all(part.strip().startswith(".imir-card") for part in rule.partition("{")[0].split(",")), rule
+    identifiers = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+    return page
+
+
+def test_a_circuit_shows_its_graph_and_units(circuit):
+    page = is_a_card(circuit._repr_html_())
+    assert page.count("svg") == 1 and "of 197 coordinates carry the behaviour" in page.text
+    for unit in circuit.units:
+        assert str(unit.id) in page.text
+        assert f"{unit.value:+.1f}" in page.text.replace("−", "-")
+    assert "1 alpha, 1 beta, 1 gamma" in page.text
+    assert repr(circuit).startswith("Circuit of ")
+
+
+def test_a_circuits_graph_is_thicker_where_attribution_is_larger(circuit):
+    drawing = circuit.figure("circuit").drawing
+    assert "Thicker: a larger attribution, in nats." in drawing
+    first, last = circuit.units[0], circuit.units[-1]
+    assert abs(circuit.attribution[first.place]) > abs(circuit.attribution[last.place])
+    for unit in circuit.units:
+        assert f"{unit.id} ({unit.role}, value " in drawing
+
+
+def test_nothing_detected_is_said_without_a_picture(circuit):
+    batch = imir_lens.make_task("recall").sample(64, torch.Generator().manual_seed(0))
+    found = imir_lens.detect(circuit.coordinates * 0.0, batch)
+    page = is_a_card(found._repr_html_())
+    assert "Nothing was detected." in page.text and page.count("svg") == page.count("table") == 0
+    assert "No unit survived" in found.figure("circuit").drawing
+
+
+def test_coordinates_show_the_largest_and_where_they_are(circuit):
+    page = is_a_card(circuit.coordinates._repr_html_())
+    for name, _ in circuit.coordinates.largest(12):
+        assert str(name) in page.text
+    assert page.count("svg") == 2 and page.count("tr") == 13
+    assert "Drawn: head L1H0 and the readout." in page.text
+
+
+def test_heads_and_readout_are_figures_with_the_circuit_outlined(circuit):
+    assert circuit.figures == ("circuit", "attribution", "L0H0", "L1H0", "readout")
+    assert circuit.coordinates.figures == ("L0H0", "L1H0", "readout")
+    for name in ("L0H0", "L1H0", "readout"):
+        with_roles, without = circuit.figure(name).drawing, circuit.coordinates.figure(name).drawing
+        assert "outlined: the circuit" in with_roles and "outlined" not in without
+    with pytest.raises(imir_lens.ImirError, match="no figure 'L2H0' here; did you mean 'L1H0'|'L0H0'"):
+        circuit.figure("L2H0")
+
+
+@pytest.mark.parametrize("make", [sample_report, hostile_report])
+def test_a_reports_figures_have_titles_units_and_sample_sizes(make):
+    report = Report(make())
+    assert report.figures[:3] == ("circuit", "attribution", "attention")
+    for name in report.figures:
+        figure = report.figure(name)
+        assert figure.title and ("nats" in figure.caption or "context" in figure.caption)
+        assert "<script" not in figure.svg()
+    assert "512" in report.figure("circuit").caption
+
+
+def test_every_context_of_a_report_has_its_figure():
+    data = sample_report()
+    data["examples"] = [data["examples"][0], {**data["examples"][0], "target": "another"}]
+    report = Report(data)
+    assert report.figures[2:4] == ("attention", "attention_2")
+    assert "another" in report.figure("attention_2").caption and "another" not in report.figure("attention").caption
+
+
+def test_a_card_escapes_what_others_wrote():
+    table = Table(HOSTILE, (Column(HOSTILE), Column("c", "code")), [[HOSTILE, HOSTILE]])
+    card = Card(HOSTILE, HOSTILE, [KeyNumber(HOSTILE, HOSTILE, HOSTILE)], [], [table], HOSTILE)
+    page = is_a_card(card.html())
+    assert page.text.count(HOSTILE) >= 8
