@@ -91,7 +91,7 @@ def test_the_ending_says_what_is_saved(tmp_path):
     assert FIGURE.save(tmp_path / "f.svg").read_text() == FIGURE.svg("auto")
     assert FIGURE.save(tmp_path / "d.svg", theme="dark").read_text() == FIGURE.svg("dark")
     for name, found in (("f.jpg", "'.jpg'"), ("f", "no ending")):
-        with pytest.raises(OptionError, match=f"saved as .svg or .png, found {found}"):
+        with pytest.raises(OptionError, match=rf"saved as \.svg or \.png, found {found}"):
             FIGURE.save(tmp_path / name)
     with pytest.raises(OptionError, match="cannot write .*: No such file or directory"):
         FIGURE.save(tmp_path / "missing" / "f.svg")

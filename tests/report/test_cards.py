@@ -74,7 +74,7 @@ def test_heads_and_readout_are_figures_with_the_circuit_outlined(circuit):
     for name in ("L0H0", "L1H0", "readout"):
         with_roles, without = circuit.figure(name).drawing, circuit.coordinates.figure(name).drawing
         assert "outlined: the circuit" in with_roles and "outlined" not in without
-    with pytest.raises(imir_lens.ImirError, match="no figure 'L2H0' here; did you mean 'L1H0'|'L0H0'"):
+    with pytest.raises(imir_lens.ImirError, match=r"no figure 'L2H0' here; did you mean 'L[01]H0'"):
         circuit.figure("L2H0")
 
 

@@ -23,7 +23,7 @@ def test_the_evaluation_table_names_all_six_and_what_was_not_measured():
     rows = tables.evaluation_table(sample_report("not_detected")).rows
     assert [row[0] for row in rows] == ["model", "surrogate", "circuit only", "without circuit", "Bayes", "chance"]
     assert rows[0][1:3] == ["4.61", "0.0190"]
-    assert rows[2][1] == rows[3][2] == "–"  # noqa: RUF001
+    assert rows[2][1] == rows[3][2] == "–"
     report = sample_report()
     report["evaluation"]["chance_ablated"] = {"loss": 5.0, "accuracy": 0.0}
     assert tables.evaluation_table(report).rows[4][:2] == ["nothing kept", "5.00"]
@@ -35,7 +35,7 @@ def test_roles_list_their_units_and_missing_accuracies_are_blank():
     row = tables.roles_table(report).rows[0]
     assert row[0] == "delta"
     assert row[2].split("\n") == ["readout/via:L0H0.L1H0/assoc", "readout/via:res/assoc"]
-    assert row[3:] == ["2.20", "2.90", "–", "–"]  # noqa: RUF001
+    assert row[3:] == ["2.20", "2.90", "–", "–"]
 
 
 def test_the_heads_table_shows_every_head():
