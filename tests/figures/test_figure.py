@@ -93,7 +93,7 @@ def test_the_ending_says_what_is_saved(tmp_path):
     for name, found in (("f.jpg", "'.jpg'"), ("f", "no ending")):
         with pytest.raises(OptionError, match=rf"saved as \.svg or \.png, found {found}"):
             FIGURE.save(tmp_path / name)
-    with pytest.raises(OptionError, match="cannot write .*: No such file or directory"):
+    with pytest.raises(OptionError, match=r"cannot write .*: No such file or directory"):
         FIGURE.save(tmp_path / "missing" / "f.svg")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.svg", "f.svg"]
 
