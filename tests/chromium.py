@@ -103,7 +103,7 @@ class Browser:
         self._pages: dict[str, Page] = {}
 
     def open(
-        self, source: Path | str, *, width: int = 1280, height: int = 1600, dark: bool = False, media: str = "screen"
+        self, source: Path | str, *, width: int = 1280, height: int = 1600, dark: bool = False, media: str = ""
     ) -> "Page":
         """Load a file or address in a fresh context, and wait until it is loaded and painted."""
         context = self.call("Target.createBrowserContext")["browserContextId"]
@@ -252,8 +252,8 @@ class Page:
         """Give the window another size, in CSS pixels."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
-    def emulate(self, *, media: str = "screen", dark: bool = False, **features: str) -> None:
-        """Show the page as on `screen` or in `print`, light or dark, with further media features by name."""
+    def emulate(self, *, media: str = "", dark: bool = False, **features: str) -> None:
+        """Show the page light or dark, as for `screen` or `print` where `media` says so, with other media features."""
         wanted = {"prefers-color-scheme": "dark" if dark else "light"}
         wanted |= {name.replace("_", "-"): value for name, value in features.items()}
         listed = [{"name": name, "value": value} for name, value in wanted.items()]

@@ -1,8 +1,9 @@
 """The report as one HTML file that needs nothing else: no network, no server, no other file."""
 
 import hashlib
+import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -11,7 +12,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from imir_lens.figures import style
-from imir_lens.figures.attention import attention_figure
+from imir_lens.figures.attention import attention_figure, panel_id
 from imir_lens.figures.attribution import attribution_chart
 from imir_lens.figures.circuit_graph import circuit_graph
 from imir_lens.report import attention_view, summary, tables, trajectory_view, words
@@ -27,6 +28,14 @@ def _finalize(value: Any) -> Any:
     return style.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+def _linked(value: str, anchors: Mapping[str, str]) -> Markup:
+    """Make links of the heads that a text names, where the page shows them (`anchors`: id by name)."""
+    parts = re.split(r"(L\d+H\d+)", value)
+    return Markup(
+        "".join(f'<a href="#{anchors[part]}">{part}</a>' if part in anchors else style.markup(part) for part in parts)
+    )
+
+
 @cache
 def environment() -> Environment:
     """Return the templates of this package, with what every page needs."""
@@ -39,7 +48,11 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
-        number=style.number, role_class=style.role_class, role_symbol=style.role_symbol, visible=style.visible
+        linked=_linked,
+        number=style.number,
+        role_class=style.role_class,
+        role_symbol=style.role_symbol,
+        visible=style.visible,
     )
     return made
 
@@ -89,6 +102,24 @@ def _examples(report: Mapping[str, Any], *, interactive: bool) -> list[dict[str,
     ]
 
 
+def _anchors(examples: list[dict[str, Any]]) -> dict[str, str]:
+    """Return where each head is shown: the id of its panel in the first context that has a figure."""
+    found: dict[str, str] = {}
+    for k, example in enumerate(examples):
+        for head in example["attention"] if example["figure"] else ():
+            found.setdefault(head, panel_id(f"attention-{k}", head))
+    return found
+
+
+def _shown(report: Mapping[str, Any], heads: Iterable[str]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return each head with the units that name it, and their rows in the table of units."""
+    units = [
+        {"row": row, "role": unit["role"], "relation": unit["id"].rpartition("/")[2], "id": unit["id"]}
+        for row, unit in enumerate(report["circuit"]["units"])
+    ]
+    return [(head, [u for u in units if head in re.findall(r"L\d+H\d+", u["id"])]) for head in heads]
+
+
 def render_html(report: Mapping[str, Any]) -> str:
     """Return the whole page.
 
@@ -99,9 +130,12 @@ def render_html(report: Mapping[str, Any]) -> str:
         the text of an HTML file.
     """
     bundle = attention_view.read_bundle() if report["examples"] else None
-    player = read_template("attention.js.j2").strip()
     examples = _examples(report, interactive=bundle is not None)
-    scripts = [bundle, player] if bundle is not None and any(e["data"] for e in examples) else []
+    anchors = _anchors(examples)
+    scripts = [read_template("page.js.j2").strip()]
+    interactive = bundle is not None and any(example["data"] for example in examples)
+    if bundle is not None and interactive:
+        scripts += [bundle, read_template("attention.js.j2").strip()]
     return (
         environment()
         .get_template("report.html.j2")
@@ -112,9 +146,12 @@ def render_html(report: Mapping[str, Any]) -> str:
             stylesheet=stylesheet(),
             scripts=[Markup(code) for code in scripts],
             installed=bundle is not None,
+            interactive=interactive,
             circuitsvis=attention_view.bundle_version() if bundle is not None else "",
-            licences=attention_view.LICENCES if scripts else (),
+            licences=attention_view.LICENCES if interactive else (),
             examples=examples,
+            anchors=anchors,
+            shown=_shown(report, anchors),
             graph=Markup(circuit_graph(report)),
             chart=Markup(attribution_chart(report)),
             mechanism=words.MECHANISMS[report["verdict"]["mechanism"]],
@@ -137,29 +174,3 @@ def render_html(report: Mapping[str, Any]) -> str:
             training=trajectory_view.view(report),
         )
     )
-
-
-def render_card(report: Mapping[str, Any]) -> str:
-    """Return what a notebook shows: verdict, graph and units, without scripts and without a request."""
-    return (
-        environment()
-        .get_template("card.html.j2")
-        .render(
-            report=report,
-            font=Markup(style.FONT),
-            mono=Markup(style.MONO),
-            theme=style.THEMES["light"],
-            colours=style.ROLE_COLOURS["light"],
-            svg_light=Markup(style.svg_css("light")),
-            mechanism=words.MECHANISMS[report["verdict"]["mechanism"]],
-            graph=Markup(circuit_graph(report, name=f"card-{_name(report)}")),
-            units=tables.units_table(report),
-            key_numbers=summary.key_numbers(report),
-        )
-    )
-
-
-def _name(report: Mapping[str, Any]) -> str:
-    """Return a short name for element ids, so that two cards in a notebook do not share them."""
-    parts = (report["model"]["source"], report["command"], report["verdict"]["text"])
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:8]
