@@ -32,6 +32,14 @@ _DRAW: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "copyers": copyers_figure,
     "ablations": ablations_figure,
 }
+_WEIGHTS: Final = ("kernel", "errors", "copyers")
+"""Read off the weights: no contexts."""
+_UNITS: Final = {
+    "examples": "Losses in nats.",
+    "kernel": "Scores in nats.",
+    "errors": "Total variation lies between 0 and 1.",
+    "ablations": "Changes of L_pa in nats.",
+}
 
 
 def figure_makers(report: Mapping[str, Any]) -> dict[str, Callable[[], Figure]]:
@@ -53,11 +61,10 @@ def figure_makers(report: Mapping[str, Any]) -> dict[str, Callable[[], Figure]]:
 def _figure(report: Mapping[str, Any], name: str) -> Figure:
     evaluation = report["evaluation"]
     contexts = evaluation["ablation_contexts"] if name == "ablations" else evaluation["contexts"]
-    sizes = f"{evaluation['positions']} positions, {evaluation['examples']} examples a context"
-    # The kernel and its errors are read off the weights: no contexts.
-    sample = "From the weights" if name in ("kernel", "errors") else f"{contexts:,} contexts"
-    title = f"{CAPTIONS[name]}: {subject(report)} on {report['task']['name']}"
-    return Figure(_DRAW[name](report), title, f"{sample}; {sizes}. Losses and divergences in nats.")
+    sample = "from the weights" if name in _WEIGHTS else f"{contexts:,} contexts"
+    sizes = f"{evaluation['examples']} examples of {evaluation['positions']} positions"
+    where = f"{subject(report)} on {report['task']['name']}"
+    return Figure(_DRAW[name](report), CAPTIONS[name], f"{where}: {sample}, {sizes}. {_UNITS.get(name, '')}".strip())
 
 
 def verification_card(report: Mapping[str, Any]) -> Card:
