@@ -32,8 +32,6 @@ _DRAW: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "copyers": copyers_figure,
     "ablations": ablations_figure,
 }
-_WEIGHTS: Final = ("kernel", "errors", "copyers")
-"""Read off the weights: no contexts."""
 _UNITS: Final = {
     "examples": "Losses in nats.",
     "kernel": "Scores in nats.",
@@ -61,7 +59,9 @@ def figure_makers(report: Mapping[str, Any]) -> dict[str, Callable[[], Figure]]:
 def _figure(report: Mapping[str, Any], name: str) -> Figure:
     evaluation = report["evaluation"]
     contexts = evaluation["ablation_contexts"] if name == "ablations" else evaluation["contexts"]
-    sample = "from the weights" if name in _WEIGHTS else f"{contexts:,} contexts"
+    # An ordinary transformer has no position weights to read copyers off: theirs are means over contexts.
+    weights = name in ("kernel", "errors") or (name == "copyers" and report["parameters"] is not None)
+    sample = "from the weights" if weights else f"{contexts:,} contexts"
     sizes = f"{evaluation['examples']} examples of {evaluation['positions']} positions"
     where = f"{subject(report)} on {report['task']['name']}"
     return Figure(_DRAW[name](report), CAPTIONS[name], f"{where}: {sample}, {sizes}. {_UNITS.get(name, '')}".strip())
