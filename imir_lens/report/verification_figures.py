@@ -60,7 +60,9 @@ def _figure(report: Mapping[str, Any], name: str) -> Figure:
     evaluation = report["evaluation"]
     contexts = evaluation["ablation_contexts"] if name == "ablations" else evaluation["contexts"]
     # An ordinary transformer has no position weights to read copyers off: theirs are means over contexts.
-    weights = name in ("kernel", "errors") or (name == "copyers" and report["parameters"] is not None)
+    weights = name in ("kernel", "errors") or (
+        name == "copyers" and "nats" in report["drawn"]["copyers"]["offsets_unit"]
+    )
     sample = "from the weights" if weights else f"{contexts:,} contexts"
     sizes = f"{evaluation['examples']} examples of {evaluation['positions']} positions"
     where = f"{subject(report)} on {report['task']['name']}"

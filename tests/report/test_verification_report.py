@@ -185,3 +185,14 @@ def test_a_signed_map_paints_signs_apart_and_leaves_zero_blank():
     drawing = signed_map([[1.0, 0.0], [0.0, -1.0]], 0, 0, 10)
     assert drawing.count('class="cell"') == 1 and drawing.count("r-beta") == 1
     assert signed_map([[0.0]], 0, 0, 10).count("<path") == 0
+
+
+def test_figures_say_on_how_many_contexts_or_that_they_are_weights(reports):
+    for kind, data in reports.items():
+        report = VerificationReport(data)
+        for name in report.figures:
+            caption = report.figure(name).caption
+            ordinary = kind == "ordinary"
+            weights = name in ("kernel", "errors") or (name == "copyers" and not ordinary)
+            assert ("from the weights" in caption) == weights, (kind, name)
+            assert ("contexts" in caption) != weights, (kind, name)
