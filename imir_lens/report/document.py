@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
-from imir_lens.figures.figure import Figure
+from imir_lens.figures.figure import Drawn, Figure
 from imir_lens.report import report_figures
 from imir_lens.report.html import render_html
 from imir_lens.report.json_files import write_text
@@ -26,8 +26,8 @@ class Savable(Protocol):
         ...
 
 
-class SavedCoordinates:
-    """Coordinates that stand in a file already; saving copies it."""
+class SavedCoordinates(Drawn):
+    """Coordinates that stand in a file already; saving copies it, drawing reads it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -35,6 +35,12 @@ class SavedCoordinates:
     def save(self, path: Path) -> None:
         """Copy the file to `path`."""
         shutil.copyfile(self.path, path)
+
+    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
+        """Return what draws the coordinates of each head, by its name, and of the `readout`."""
+        from imir_lens.coordinates import Coordinates
+
+        return Coordinates.load(self.path).figure_makers()
 
 
 class Report(SavedReport):

@@ -1,5 +1,8 @@
 """What results show in a notebook: a card that stands anywhere, and text for where there is no HTML."""
 
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
 import pytest
 import torch
 from helpers_report import HOSTILE, Page, hostile_report
@@ -102,3 +105,32 @@ def test_a_card_escapes_what_others_wrote():
     card = Card(HOSTILE, HOSTILE, [KeyNumber(HOSTILE, HOSTILE, HOSTILE)], [], [table], HOSTILE)
     page = is_a_card(card.html())
     assert page.text.count(HOSTILE) >= 8
+
+
+def test_a_report_read_back_draws_its_coordinates(circuit, tmp_path):
+    Report(sample_report(), circuit.coordinates).save(tmp_path / "report")
+    again = Report.load(tmp_path / "report")
+    assert again.coordinates.figures == ("L0H0", "L1H0", "readout")
+    assert again.coordinates.figure("L1H0") == circuit.coordinates.figure("L1H0")
+
+
+@pytest.mark.parametrize("name", ["circuit", "coordinates_L1H0"])
+def test_the_documents_pictures_are_what_is_drawn(name, analysed):
+    stored = (Path("docs/images") / f"{name}.svg").read_text(encoding="utf-8")
+    head = name.partition("_")[2]
+    figure = analysed.coordinates.figure(head) if head else analysed.figure(name)
+    assert texts(stored) == texts(figure.svg())
+
+
+def texts(drawing: str) -> list[str]:
+    return [
+        "".join(part.itertext())
+        for part in ET.fromstring(drawing.partition("\n")[2]).iter()
+        if part.tag.endswith(("}text", "}title"))
+    ]
+
+
+@pytest.fixture(scope="module")
+def analysed():
+    """As docs/howto/figures.md analyses it."""
+    return imir_lens.analyze("tests/data/recall_2l.pt", "recall", contexts=256, bootstraps=2)
