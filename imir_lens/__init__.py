@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from imir_lens.dynamics.trajectory_pipeline import trajectory
     from imir_lens.dynamics.trajectory_seeds import trajectories
     from imir_lens.errors import ImirError
+    from imir_lens.figures.figure import Figure
     from imir_lens.ids import CoordinateId
     from imir_lens.lens_model import LensModel, open_model
     from imir_lens.models.config import TransformerConfig
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from imir_lens.pipeline import analyze
     from imir_lens.projector import ImirProjector
     from imir_lens.report.atlas_document import Atlas
+    from imir_lens.report.comparison_build import compare
+    from imir_lens.report.comparison_document import Comparison
     from imir_lens.report.document import Report
     from imir_lens.report.trajectory_document import Trajectory
     from imir_lens.report.verification_document import VerificationReport
@@ -43,10 +46,12 @@ __all__ = [
     "Batch",
     "Circuit",
     "CircuitWeights",
+    "Comparison",
     "CoordinateId",
     "Coordinates",
     "DisentangledConfig",
     "DisentangledTransformer",
+    "Figure",
     "ImirError",
     "ImirProjector",
     "ImirTransformer",
@@ -61,6 +66,7 @@ __all__ = [
     "analyze",
     "attention",
     "checkpoint_series",
+    "compare",
     "convert_checkpoint",
     "detect",
     "heads_atlas",
@@ -81,10 +87,12 @@ _HOMES = {
     "Batch": "tasks.base",
     "Circuit": "detection",
     "CircuitWeights": "weights",
+    "Comparison": "report.comparison_document",
     "CoordinateId": "ids",
     "Coordinates": "coordinates",
     "DisentangledConfig": "models.disentangled_config",
     "DisentangledTransformer": "models.disentangled",
+    "Figure": "figures.figure",
     "ImirError": "errors",
     "ImirProjector": "projector",
     "ImirTransformer": "models.transformer",
@@ -99,6 +107,7 @@ _HOMES = {
     "analyze": "pipeline",
     "attention": "shown_attention",
     "checkpoint_series": "checkpoints",
+    "compare": "report.comparison_build",
     "convert_checkpoint": "sources.conversion",
     "detect": "detection",
     "heads_atlas": "atlas.pipeline",

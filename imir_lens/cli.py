@@ -14,6 +14,7 @@ import click
 from imir_lens import __version__
 from imir_lens.commands.analyze import analyze
 from imir_lens.commands.colours import styled
+from imir_lens.commands.compare import compare
 from imir_lens.commands.completion import complete_tasks, completion
 from imir_lens.commands.convert import convert
 from imir_lens.commands.demo import demo
@@ -82,7 +83,7 @@ def cli(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (demo, tasks, train, analyze, heads, verify, trajectory, report, convert, sweep, completion):
+for _command in (demo, tasks, train, analyze, heads, verify, trajectory, compare, report, convert, sweep, completion):
     _command.epilog = epilog(_command.name)
     complete_tasks(_command)
     cli.add_command(_command)

@@ -16,6 +16,15 @@ Shape = Counter[tuple[str, str]]
 _HEAD = re.compile(r"(L\d+)H\d+")
 
 
+def unit_shape(role: str, identifier: str) -> tuple[str, str]:
+    """Return a unit's base role, and its id without head indices.
+
+    >>> unit_shape("beta_2", "L2H1/score/q:L1H0/k:L0H3/same")
+    ('beta', 'L2/score/q:L1/k:L0/same')
+    """
+    return base_of(role), _HEAD.sub(r"\1", identifier)
+
+
 def circuit_shape(units: Iterable[Unit], *, named: bool = False) -> Shape:
     """Return the multiset of (base role, id without head indices) of a circuit's units.
 
@@ -23,7 +32,7 @@ def circuit_shape(units: Iterable[Unit], *, named: bool = False) -> Shape:
         units: of the circuit.
         named: only those with a named role, without auxiliaries.
     """
-    found = ((base_of(unit.role), _HEAD.sub(r"\1", str(unit.id))) for unit in units)
+    found = (unit_shape(unit.role, str(unit.id)) for unit in units)
     return Counter(shape for shape in found if not (named and shape[0] == "auxiliary"))
 
 

@@ -244,7 +244,7 @@ def test_ctrl_c_ends_with_130(monkeypatch, tmp_path):
 
 def test_an_unknown_command_names_the_nearest():
     assert refused(call("analyse")) == "imir-lens: no command 'analyse'; did you mean 'analyze'?"
-    assert "choose one of: analyze, completion, convert, demo, heads, report, sweep, tasks, train" in refused(
+    assert "choose one of: analyze, compare, completion, convert, demo, heads, report, sweep, tasks, train" in refused(
         call("zzz")
     )
     assert "--version" in refused(call("--versoin"))

@@ -32,6 +32,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "imir-lens trajectory run --out trajectory",
         "imir-lens trajectory 'run/step_*.pt' --task recall --detect-every --out trajectory",
     ),
+    "compare": (
+        "imir-lens compare report-a report-b --out comparison",
+        "imir-lens compare early/report.json late/report.json --out comparison --force",
+    ),
     "report": (
         "imir-lens report report",
         "imir-lens report report --json",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("directory", metavar="DIR", type=PLACE)
 @command
 def report(directory: Path, say: Output, device: str | None) -> None:
-    """Rebuild the pages, tables and figures in DIR from its report.json, atlas.json or trajectory.json."""
+    """Rebuild the pages, tables and figures in DIR from its report, atlas, trajectory or comparison JSON."""
     if (directory / "atlas.json").is_file():
         from imir_lens.commands.heads import result_of as atlas_result
         from imir_lens.report.atlas_document import Atlas
@@ -30,6 +30,11 @@ def report(directory: Path, say: Output, device: str | None) -> None:
         from imir_lens.report.trajectory_document import Trajectory
 
         say.result(*trajectory_result(Trajectory.rebuild(directory), directory))
+    elif (directory / "comparison.json").is_file():
+        from imir_lens.commands.compare import result_of as comparison_result
+        from imir_lens.report.comparison_document import Comparison
+
+        say.result(*comparison_result(Comparison.rebuild(directory), directory))
     elif _is_verification(directory):
         from imir_lens.report.verification_document import VerificationReport
 

@@ -1,0 +1,92 @@
+"""`imir-lens compare`."""
+
+import json
+
+import pytest
+from calling import RECALL, call, contents, refused
+from sample_report import sample_report
+
+from imir_lens.report import Report
+
+
+@pytest.fixture
+def reports(tmp_path):
+    return [Report(sample_report(kind)).save(tmp_path / kind) for kind in ("memory", "recall")]
+
+
+def test_it_says_what_differs_and_writes_the_comparison(reports, tmp_path):
+    result = call("compare", *reports, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("memory_2l.pt does recall from memory; recall_2l.pt does it in context")
+    assert "gamma             –" in result.stdout
+    assert "comparison.html" in result.stdout
+    assert set(contents(tmp_path / "out")) == {
+        "comparison.html",
+        "comparison.json",
+        "comparison.md",
+        "figures/circuits.svg",
+        "figures/coordinates.svg",
+    }
+
+
+def test_as_json_it_prints_the_gist_and_nothing_else(reports, tmp_path):
+    result = call("compare", reports[0] / "report.json", reports[1], "--out", tmp_path / "out", "--json", "--quiet")
+    data = json.loads(result.stdout)
+    saved = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert {name: data[name] for name in ("headline", "units", "jaccard")} == {
+        name: saved[name] for name in ("headline", "units", "jaccard")
+    }
+    assert saved["command"].startswith("imir-lens compare ")
+    assert result.stderr == ""
+
+
+def test_report_rebuilds_it(reports, tmp_path):
+    out = tmp_path / "out"
+    assert call("compare", *reports, "--out", out, "--quiet").exit_code == 0
+    before = contents(out)
+    (out / "comparison.html").write_text("spoilt")
+    result = call("report", out)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("memory_2l.pt does recall")
+    assert contents(out) == before
+
+
+def test_an_older_comparison_is_kept_without_force(reports, tmp_path):
+    out = tmp_path / "out"
+    assert call("compare", *reports, "--out", out, "--quiet").exit_code == 0
+    before = contents(out)
+    assert "--force" in refused(call("compare", reports[0], reports[0], "--out", out))
+    assert contents(out) == before
+    assert call("compare", reports[0], reports[0], "--out", out, "--force", "--quiet").exit_code == 0
+    assert "compared with itself" in (out / "comparison.md").read_text()
+
+
+OTHERS = {
+    "verification": ("report.json", {"schema": "imir-lens/verification/1"}, "a verification of `imir-lens verify`"),
+    "atlas": ("atlas.json", {"schema": "imir-lens/atlas/1"}, "a table of heads of `imir-lens heads`"),
+    "trajectory": ("trajectory.json", {"schema": "imir-lens/trajectory/1"}, "a trajectory of `imir-lens trajectory`"),
+    "comparison": ("comparison.json", {"schema": "imir-lens/comparison/1"}, "a comparison of `imir-lens compare`"),
+    "run": ("run.json", {}, "is a run of training: expected a report; make one first with `imir-lens analyze"),
+    "nothing": ("notes.txt", {}, "expected a report.json"),
+    "damaged": ("report.json", {"schema": "imir-lens/report/1"}, "required property"),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("side", ["first", "second"])
+def test_what_is_not_a_circuit_report_is_refused_and_nothing_is_written(kind, side, reports, tmp_path):
+    name, content, said = OTHERS[kind]
+    place = tmp_path / "other"
+    place.mkdir()
+    (place / name).write_text(json.dumps(content))
+    given = [place, reports[1]] if side == "first" else [reports[0], place]
+    line = refused(call("compare", *given, "--out", tmp_path / "out"))
+    assert said in line
+    assert "other" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_is_sent_to_analyze(reports, tmp_path):
+    line = refused(call("compare", reports[0], RECALL, "--out", tmp_path / "out"))
+    assert "is a checkpoint: expected a report; make one first with `imir-lens analyze" in line
+    assert not (tmp_path / "out").exists()
