@@ -43,9 +43,9 @@ class Card:
                 tables=[table for table in self.tables if table.rows],
                 font=Markup(style.FONT),
                 mono=Markup(style.MONO),
-                theme=style.THEMES["light"],
-                colours=style.ROLE_COLOURS["light"],
-                svg_light=Markup(style.svg_css("light")),
+                themes=style.THEMES,
+                roles=style.ROLE_COLOURS,
+                svg_rules={theme: Markup(style.svg_css(theme)) for theme in style.THEMES},
             )
         )
 

@@ -84,9 +84,7 @@ def circuit_card(circuit: "Circuit") -> Card:
     found = ", ".join(f"{len(group)} {role}" for role, group in circuit.by_role().items())
     headline = f"{units} of {circuit.coordinates.space.n_active:,} coordinates carry the behaviour: {found}."
     drawings = [_graph(circuit, card_name("circuit", *(row[1] + row[2] for row in table.rows)))] if units else []
-    note = (
-        "Searched in the surrogate. imir_lens.ablate takes a unit out of the real model; imir_lens.analyze does so too."
-    )
+    note = "Searched in the surrogate. imir_lens.ablate takes units out of the real model; imir_lens.analyze does both."
     return Card("circuit", headline if units else "Nothing was detected.", numbers, drawings, [table], note)
 
 

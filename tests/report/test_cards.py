@@ -1,5 +1,6 @@
 """What results show in a notebook: a card that stands anywhere, and text for where there is no HTML."""
 
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from helpers_report import HOSTILE, Page, hostile_report
 from sample_report import sample_report
 
 import imir_lens
+from imir_lens.figures import style
 from imir_lens.report.cards import Card
 from imir_lens.report.document import Report
 from imir_lens.report.summary import KeyNumber
@@ -27,7 +29,8 @@ def is_a_card(text: str) -> Page:
     page = Page(text)
     assert page.count("script") == page.count("img") == page.count("link") == page.count("iframe") == 0
     assert "url(" not in text and "@import" not in text
-    rules = text[text.index("<style>") + 7 : text.index("</style>")].strip().splitlines()
+    rules = re.sub(r":is\([^)]*\)", "", text[text.index("<style>") + 7 : text.index("</style>")]).split("\n")
+    rules = [rule for rule in map(str.strip, rules) if rule]
     assert len(rules) > 30
     for rule in rules:
         assert all(part.strip().startswith(".imir-card") for part in rule.partition("{")[0].split(",")), rule
@@ -98,6 +101,13 @@ def test_every_context_of_a_report_has_its_figure():
     report = Report(data)
     assert report.figures[2:4] == ("attention", "attention_2")
     assert "another" in report.figure("attention_2").caption and "another" not in report.figure("attention").caption
+
+
+def test_a_dark_notebook_gets_a_dark_card(circuit):
+    text = circuit._repr_html_()
+    dark = [line for line in text.splitlines() if line.startswith(".imir-card:is([data-jp-theme-light=false] *")]
+    assert any(f"background:{style.THEMES['dark']['page']}" in line for line in dark)
+    assert sum(".imir-svg" in line for line in dark) == len(style.svg_css("dark").splitlines())
 
 
 def test_a_card_escapes_what_others_wrote():
