@@ -222,8 +222,9 @@ class Page:
         self.url = (source.resolve().as_uri() if isinstance(source, Path) else source).partition("#")[0]
         self._loaded = False
         begin = time.monotonic()
-        self.call("Page.navigate", url=source.resolve().as_uri() if isinstance(source, Path) else source)
-        while not self._loaded:
+        address = source.resolve().as_uri() if isinstance(source, Path) else source
+        elsewhere = "loaderId" in self.call("Page.navigate", url=address)  # not so where only the part after # differs
+        while elsewhere and not self._loaded:
             self._connection.listen(begin + timeout - time.monotonic(), f"{self.url} did not load")
         self.load_seconds = time.monotonic() - begin
         self.settle()
@@ -231,6 +232,14 @@ class Page:
     def settle(self) -> None:
         """Wait until what was asked for so far is laid out and painted."""
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")
+
+    def until(self, condition: str, *, timeout: float = 20) -> None:
+        """Wait until an expression holds; raises TimeoutError."""
+        end = time.monotonic() + timeout
+        while not self.evaluate(f"Boolean({condition})"):
+            if time.monotonic() > end:
+                raise TimeoutError(f"still not so: {condition}")
+            time.sleep(0.02)
 
     def evaluate(self, script: str) -> Any:
         """Return the value of an expression, or of the promise that it gives; the content policy does not apply."""
@@ -253,8 +262,11 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def emulate(self, *, media: str = "", dark: bool = False, **features: str) -> None:
-        """Show the page light or dark, as for `screen` or `print` where `media` says so, with other media features."""
-        wanted = {"prefers-color-scheme": "dark" if dark else "light"}
+        """Show the page light or dark, as for `screen` or `print` where `media` says so, with other media features.
+
+        Motion is reduced where nothing else is said, so that pages hold still.
+        """
+        wanted = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
         wanted |= {name.replace("_", "-"): value for name, value in features.items()}
         listed = [{"name": name, "value": value} for name, value in wanted.items()]
         self.call("Emulation.setEmulatedMedia", media=media, features=listed)

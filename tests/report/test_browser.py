@@ -1,9 +1,7 @@
-"""The page in a real browser, without a network."""
+"""The page in a real browser, without a network: what its scripts draw, and where links and keys lead."""
 
 import html
 import re
-import shutil
-import subprocess
 
 import pytest
 from helpers_report import Page, hostile_report
@@ -12,63 +10,136 @@ from sample_report import sample_report
 from imir_lens.report.html import render_html
 from imir_lens.report.summary import subject
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs a chromium executable on PATH")
+@pytest.fixture
+def opened(web, tmp_path):
+    """Open a report's page; closed after the test, which fails when the page complained."""
+    pages = []
 
+    def open_page(report, part=""):
+        path = tmp_path / "report.html"
+        path.write_bytes(render_html(report).encode())
+        pages.append(web.open(path.as_uri() + part))
+        return pages[-1]
 
-def _offline() -> list[str]:
-    """The command that takes the network away, where the system allows it."""
-    unshare = shutil.which("unshare")
-    if unshare and subprocess.run([unshare, "-n", "true"], capture_output=True).returncode == 0:
-        return [unshare, "-n"]
-    return []
-
-
-def dump(path, profile) -> str:
-    command = [*_offline(), BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-    command += ["--disable-background-networking", "--disable-component-update", "--no-first-run"]
-    command += ["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr", f"--user-data-dir={profile}"]
-    command += ["--window-size=1280,2000", "--virtual-time-budget=8000", "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, timeout=120)
-    console = done.stderr.decode("utf-8", "replace")
-    assert "Content Security Policy" not in console
-    assert not re.search(r"CONSOLE.*(Error|Uncaught)", console)
-    return done.stdout.decode("utf-8")
+    yield open_page
+    for page in pages:
+        assert page.requests == page.console_errors == []
+        page.close()
 
 
-@pytest.mark.parametrize("make", [sample_report, hostile_report])
-def test_the_view_and_the_graph_are_drawn(make, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_bytes(render_html(make()).encode())
-    page = Page(dump(path, tmp_path / "profile"))
+DRAWN = "document.querySelectorAll('canvas').length === 3"
+LARGE = "document.querySelector('#view-0 h2').textContent"
 
+
+@pytest.mark.parametrize("make", [sample_report, hostile_report], ids=["sample", "hostile"])
+def test_the_view_and_the_graph_are_drawn(make, opened):
+    page = opened(make())
     # The open context: a thumbnail for each head and the large one; the closed one is drawn when it opens.
-    canvases = [attributes for tag, attributes in page.elements if tag == "canvas"]
-    assert len(canvases) == 3
+    page.until(DRAWN)
+    dom = Page(page.evaluate("document.documentElement.outerHTML"))
+    canvases = [attributes for tag, attributes in dom.elements if tag == "canvas"]
     assert all(float(attributes["width"]) > 20 for attributes in canvases)
-    assert "Head Selector" in page.text
+    assert "Head Selector" in dom.text
     titles = [
-        i for i, (tag, a) in enumerate(page.elements) if tag == "svg" and a["aria-labelledby"] == "circuit-t circuit-d"
+        i for i, (tag, a) in enumerate(dom.elements) if tag == "svg" and a["aria-labelledby"] == "circuit-t circuit-d"
     ]
     assert len(titles) == 1
-    pills = sum("pill" in (a.get("class") or "") for _, a in page.elements)
+    pills = sum("pill" in (a.get("class") or "").split() for _, a in dom.elements)
     assert pills == (4 if make is sample_report else 3)
+    page.evaluate("document.querySelectorAll('details.example')[1].open = true")
+    page.until("document.querySelectorAll('canvas').length === 6")
 
 
-def test_hostile_strings_stay_text(tmp_path):
-    path = tmp_path / "report.html"
+def test_hostile_strings_stay_text(opened):
     report = hostile_report()
-    path.write_bytes(render_html(report).encode())
-    dom = dump(path, tmp_path / "profile")
+    page = opened(report)
+    page.until(DRAWN)
+    dom = page.evaluate("document.documentElement.outerHTML")
     title = html.unescape(re.search(r"<title>(.*?)</title>", dom, re.DOTALL)[1])
     assert title == f"Circuit report: {subject(report)} on {report['task']['name']}"
+    assert page.evaluate("document.title") == title
     assert "<script>alert" not in dom
     assert "<title>owned" not in dom
     assert Page(dom).count("img") == 0
 
 
-def test_the_browser_would_have_run_a_script(tmp_path):
+def test_the_browser_would_have_run_a_script(web, tmp_path):
     path = tmp_path / "page.html"
     path.write_text("<title>before</title><script>document.title='owned'</script>")
-    assert "<title>owned</title>" in dump(path, tmp_path / "profile")
+    page = web.open(path)
+    assert page.evaluate("document.title") == "owned"
+    page.close()
+
+
+def test_a_unit_leads_to_where_its_heads_look_and_back(opened):
+    page = opened(sample_report())
+    page.until(DRAWN)
+    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = false })")
+    assert page.evaluate(LARGE) == "L0H0"
+    page.click("#unit-1 a")  # readout/via:L1H0/same
+    page.until("location.hash === '#attention-0-L1H0'")
+    page.until(f"{LARGE} === 'L1H0'")
+    assert page.evaluate("document.querySelector(':target').closest('details').open")
+    page.until("(top => top > 0 && top < innerHeight)(document.querySelector(':target').getBoundingClientRect().top)")
+    page.click(".shown a[href='#unit-1']")
+    page.until("location.hash === '#unit-1'")
+    assert "readout/via:L1H0/same" in page.evaluate("document.querySelector(':target').textContent")
+
+
+def test_an_address_can_lead_into_a_fold(opened):
+    page = opened(sample_report(), part="#attention-1-L1H0")
+    page.until("document.querySelectorAll('canvas').length === 6")
+    page.until("document.querySelector('#view-1 h2').textContent === 'L1H0'")
+    assert page.evaluate(LARGE) == "L0H0"
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):
+    page = opened(sample_report())
+    page.until("document.querySelectorAll('[data-attention] [role=button]').length === 2")
+    page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true })")
+    page.until("document.querySelectorAll('[data-attention] [role=button]').length === 4")
+    wanted = page.evaluate("document.querySelectorAll('a, summary, button, [role=button]').length")
+    seen = []
+    for _ in range(wanted + 20):
+        page.press("Tab")
+        seen += [
+            page.evaluate(
+                "(e => [e.tagName, e.getAttribute('role'), getComputedStyle(e).outlineStyle])(document.activeElement)"
+            )
+        ]
+        if seen[-1][0] == "BODY":
+            break
+    reached = seen[:-1]
+    assert len([one for one in reached if one[0] in ("A", "SUMMARY", "BUTTON") or one[1] == "button"]) == wanted
+    assert {outline for *_, outline in reached} == {"solid"}
+
+
+def test_keys_skip_the_contents_and_choose_a_head(opened):
+    page = opened(sample_report())
+    page.until(DRAWN)
+    page.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
+    page.press("Enter")
+    page.until("document.activeElement.id === 'main'")
+    button = "document.querySelectorAll('#view-0 [role=button]')[1]"
+    page.evaluate(f"{button}.focus()")
+    page.press("Enter")
+    page.until(f"{LARGE} === 'L1H0'")
+    page.until(f"{button}.getAttribute('aria-pressed') === 'true'")
+
+
+def test_a_screen_reader_is_told_names_and_levels(opened):
+    page = opened(sample_report())
+    page.until("document.querySelectorAll('[data-attention] [role=button]').length === 2")
+    told = page.accessibility_tree()
+    assert [one["name"] for one in told if one["role"] == "navigation"] == ["Contents"]
+    assert [one["name"] for one in told if one["role"] == "heading" and one["properties"]["level"] == 1] == [
+        sample_report()["verdict"]["text"]
+    ]
+    for role in ("link", "button", "image", "figure", "table", "DisclosureTriangle"):
+        names = [one["name"] for one in told if one["role"] == role]
+        assert all(names), role
+        assert names or role == "DisclosureTriangle", role
+    assert {"L0H0: show it large", "L1H0: show it large"} <= {one["name"] for one in told}
