@@ -46,10 +46,8 @@ def comparison_graphs(data: Mapping[str, Any], called: tuple[str, str], *, name:
         box = _BOX.search(drawing)
         assert box is not None
         wide, high = float(box[1]), float(box[2])
-        body = drawing.partition("</desc>")[2]
-        parts.append(
-            f'<svg x="0" y="{height:.1f}" width="{wide:g}" height="{high:g}" viewBox="0 0 {wide:g} {high:g}">{body}'
-        )
+        body = drawing.partition("</desc>")[2].removesuffix("</svg>")
+        parts.append(f'<g class="circuit" transform="translate(0 {height:.1f})">{body}</g>')
         height, width = height + high, max(width, wide)
     description = (
         f"A has {_count(sides[0])}, B has {_count(sides[1])}; thickness is on one scale, the loss of the model without "

@@ -1,16 +1,23 @@
-"""Values of coordinates in one model against those in another."""
+"""Values of coordinates in one model against those in another.
 
+Marks say by their shape which circuits have a coordinate, and by a sign beside them its role; a sign of an auxiliary is
+left out where there is no room for it.
+"""
+
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from imir_lens.figures.axes import Axes, Mark, key, mark, words
-from imir_lens.figures.style import Real, number, role_class, role_symbol, shorten, svg
+from imir_lens.figures.style import Real, base_role, number, role_class, role_symbol, shorten, svg
 
 _SIZE: Final = 420.0
 _LEFT: Final = 62.0
 _TOP: Final = 20.0
 _WIDTH: Final = 660.0
 _ROOM: Final = 8.0  # around a mark or a sign, so that both can be read
+_WIDE: Final = 8.6  # of a letter of a sign
+_DIRECTIONS: Final = ((1, 0.6), (-1, 0.6), (1, -0.8), (-1, -0.8), (0, 1.6), (0, -1.8))
 _DASHED: Final = 'stroke-dasharray="5 4" stroke-width="1.2" stroke-opacity=".6"'
 _SHAPES: Final[dict[str, Mark]] = {"both": "circle", "first": "square", "second": "diamond"}
 _WORDS: Final = {
@@ -38,7 +45,8 @@ def comparison_scatter(data: Mapping[str, Any], called: tuple[str, str], *, name
     axes = Axes(_LEFT, _TOP, _SIZE, _SIZE, bounds, bounds)
     out = [axes.frame("", *titles), _diagonal(axes)]
     units = [point for point in points if point["circuits"] != "neither"]
-    taken = [(axes.x(point["first"]), axes.y(point["second"])) for point in units]
+    taken = [(axes.x(point["first"]), axes.y(point["second"]), _ROOM) for point in units]
+    signs: list[str] = []
     for point in points:
         x, y = axes.x(point["first"]), axes.y(point["second"])
         title = (
@@ -51,10 +59,11 @@ def comparison_scatter(data: Mapping[str, Any], called: tuple[str, str], *, name
         colour = role_class(point["role"])
         out.append(mark(x, y, colour, shape=_SHAPES[point["circuits"]], size=5.5, title=title))
         sign = role_symbol(point["role"])
-        at = _free_place(x, y, 8.0 * len(sign), taken)
+        at = _free_place(x, y, _WIDE * len(sign), axes, taken, apart=base_role(point["role"]) != "auxiliary")
         if at is not None:
-            taken.append(at)
-            out.append(words(at[0], at[1] + 4, sign, f"strong {colour}", size=13, anchor="middle"))
+            taken.append((*at, _WIDE * len(sign) / 2))
+            signs.append(_sign((x, y), at, sign, colour))
+    out += signs  # above all marks
     out.append(_key(_LEFT + _SIZE + 24, _TOP + 14, {point["circuits"] for point in points}))
     description = (
         f"{len(points)} coordinates: value in A to the right, value in B upwards; equal values lie on the diagonal. "
@@ -65,13 +74,38 @@ def comparison_scatter(data: Mapping[str, Any], called: tuple[str, str], *, name
     return svg(_WIDTH, height, "".join(out), name=name, title=title, description=description, zoom=1.15)
 
 
-def _free_place(x: float, y: float, width: float, taken: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Return where beside a mark its sign covers no other mark or sign; None where there is no such place."""
-    far = 9 + width / 2
-    for at in ((x + far, y - 6), (x - far, y - 6), (x + far, y + 8), (x - far, y + 8)):
-        if all(abs(at[0] - a) > _ROOM + width / 2 or abs(at[1] - b) > _ROOM for a, b in taken):
-            return at
+def _free_place(
+    x: float, y: float, width: float, axes: Axes, taken: Sequence[tuple[float, float, float]], *, apart: bool
+) -> tuple[float, float] | None:
+    """Return where a mark's sign covers no unit's mark or sign; None where there is no such place.
+
+    Args:
+        x: of the mark.
+        y: of the mark.
+        width: of the sign.
+        axes: inside which it has to stay.
+        taken: what is not to be covered: middle, and half the width.
+        apart: whether it may stand further from its mark, with a line to it.
+    """
+    for far in (0.0, 18.0, 36.0, 54.0) if apart else (0.0,):
+        for right, up in _DIRECTIONS:
+            at = x + right * (9 + width / 2 + far), y - up * (8 + far)
+            inside = axes.left + width < at[0] < axes.left + axes.width - width and axes.top + 8 < at[1]
+            free = all(abs(at[0] - a) > half + 2 + width / 2 or abs(at[1] - b) > 2 * _ROOM for a, b, half in taken)
+            if inside and free and at[1] < axes.top + axes.height - 8:
+                return at
     return None
+
+
+def _sign(mark_at: tuple[float, float], at: tuple[float, float], sign: str, colour: str) -> str:
+    """Draw a sign on a ground of its own; where it stands apart from its mark, with a line to it."""
+    width = _WIDE * len(sign) + 2
+    line = ""
+    if math.dist(mark_at, at) > 9 + width:
+        path = f"M{mark_at[0]:.1f} {mark_at[1]:.1f}L{at[0]:.1f} {at[1]:.1f}"
+        line = f'<path class="edge {colour}" stroke-width="1" d="{path}"/>'
+    ground = f'<rect class="page" x="{at[0] - width / 2:.1f}" y="{at[1] - 8:.1f}" width="{width:.1f}" height="16"/>'
+    return line + ground + words(at[0], at[1] + 4.5, sign, f"strong {colour}", size=13, anchor="middle")
 
 
 def _diagonal(axes: Axes) -> str:

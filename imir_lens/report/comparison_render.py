@@ -38,7 +38,7 @@ def _view(data: Mapping[str, Any]) -> dict[str, Any]:
         "levels": words.EVIDENCE_LEVELS,
         "agree": AGREE,
         "sample": sample_note(data),
-        "tiles": tables.key_tiles(data),
+        "key_numbers": tables.key_tiles(data),
         "graphs": Markup(comparison_graphs(data, called)),
         "scatter": Markup(comparison_scatter(data, called)) if points else "",
         "numbers": tables.numbers_table(data),
@@ -97,7 +97,7 @@ def render_comparison_markdown(data: Mapping[str, Any], *, figures: bool = True)
         parts += [f"  - {text(caveat)}" for caveat in verdict["caveats"]]
     parts.append("\n## What does not compare\n")
     parts += [*([f"- {text(caveat)}" for caveat in data["caveats"]] or [AGREE]), ""]
-    parts += [f"- {text(tile.label)}: **{text(tile.value)}** ({text(tile.note)})" for tile in view["tiles"]]
+    parts += [f"- {text(tile.label)}: **{text(tile.value)}** ({text(tile.note)})" for tile in view["key_numbers"]]
     parts += ["", f"{text(view['sample'])}\n", table(view["numbers"]), "## The circuits\n"]
     if figures:
         parts.append("![The two circuits, A above B](figures/circuits.svg)\n")

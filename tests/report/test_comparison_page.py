@@ -36,7 +36,7 @@ def test_page_and_markdown_show_both_reports(kind):
     assert data["headline"] in page.text
     for caveat in data["caveats"]:
         assert caveat in page.text
-    assert page.count("svg") >= 3  # a frame, and in it a graph of each
+    assert page.count("svg") >= 1
 
 
 def test_only_in_one_circuit_is_said_in_words():
@@ -88,13 +88,8 @@ def test_tables_have_headers_figures_have_names_and_ids_are_unique():
 def test_both_graphs_are_drawn_at_one_scale_and_the_thickest_line_is_the_costliest_of_both():
     first, second = sample_report("recall"), sample_report("mixed")
     drawing = compare(Report(first), Report(second)).figure("circuits").drawing
-    inner = re.findall(
-        r'<svg x="0" y="[\d.]+" width="([\d.]+)" height="([\d.]+)" viewBox="0 0 ([\d.]+) ([\d.]+)">', drawing
-    )
-    assert len(inner) == 2
-    for width, height, wide, high in inner:
-        assert (width, height) == (wide, high)
-    above, below = drawing.split("<svg x=")[1:]
+    above, below = drawing.split('<g class="circuit" transform="translate(0 ')[1:]
+    assert "scale(" not in drawing
     thickest = [
         max(map(float, re.findall(r'class="edge r-\w+" stroke-width="([\d.]+)"', part))) for part in (above, below)
     ]
