@@ -90,6 +90,19 @@ RUN: tuple[tuple[tuple[str, str], ...], ...] = (
             f"imir-lens analyze run --along-training --out along {_FAST}",
         ),
         (
+            "imir-lens analyze run/checkpoints/step_00000100.pt --out early",
+            f"imir-lens analyze run/checkpoints/step_00000002.pt --out early {_FAST}",
+        ),
+        (
+            "imir-lens analyze run/checkpoints/step_00000800.pt --out late",
+            f"imir-lens analyze run/checkpoints/step_00000004.pt --out late {_FAST}",
+        ),
+        (
+            "imir-lens compare early late --out comparison --force",
+            "imir-lens compare early late --out comparison --force",
+        ),
+        ("imir-lens report comparison", "imir-lens report comparison"),
+        (
             "imir-lens train recall --set vocab=24 --set pairs=4 --set length=14 --model d_model=64 --model d_head=32 "
             "--steps 400 --checkpoint-every 10 --out run",
             f"imir-lens train recall --steps 2 --checkpoint-every 1 --batch 8 --out another-run {_TINY}",
@@ -125,12 +138,14 @@ _RANDOM_WORDS = (
 )
 _VERIFIED = "tests/commands/test_verify.py::test_a_run_of_training_knows_its_task"
 _POOLS = "tests/sweep/test_executors.py"
+_COMPARED = "tests/commands/test_compare.py::test_the_worked_example_is_what_the_commands_give"
 # Patterns of whole commands, and what runs their equivalent.
 ELSEWHERE: dict[str, str] = {
     # Tables that are compared with what these commands give.
     r"imir-lens analyze tests/data/recall_2l\.pt --task recall --out report( --force)?": _FIGURES,
     r"imir-lens analyze tests/data/memory_2l\.pt .* --out memory-report": _FIGURES,
     r"imir-lens analyze tests/data/(recall_ln_mlp|NAME) --task recall --out report": _FIGURES,
+    r"imir-lens compare report memory-report --out comparison": _COMPARED,
     # Language models: the tests have smaller ones.
     r"imir-lens heads \S*SmolLM2-\S+\.gguf .*": _ATLAS,
     r"imir-lens analyze model/ --task repeated --vocabulary words\.txt --out report": _WORDS,

@@ -91,7 +91,7 @@ def _free_place(
         for right, up in _DIRECTIONS:
             at = x + right * (9 + width / 2 + far), y - up * (8 + far)
             inside = axes.left + width < at[0] < axes.left + axes.width - width and axes.top + 8 < at[1]
-            free = all(abs(at[0] - a) > half + 2 + width / 2 or abs(at[1] - b) > 2 * _ROOM for a, b, half in taken)
+            free = all(abs(at[0] - a) > half + 0.5 + width / 2 or abs(at[1] - b) > 2 * _ROOM for a, b, half in taken)
             if inside and free and at[1] < axes.top + axes.height - 8:
                 return at
     return None

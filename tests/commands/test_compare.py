@@ -1,9 +1,12 @@
 """`imir-lens compare`."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
-from calling import RECALL, call, contents, refused
+from calling import DATA, RECALL, call, contents, refused
+from documented_commands import fenced
 from sample_report import sample_report
 
 from imir_lens.report import Report
@@ -90,3 +93,22 @@ def test_a_checkpoint_is_sent_to_analyze(reports, tmp_path):
     line = refused(call("compare", reports[0], RECALL, "--out", tmp_path / "out"))
     assert "is a checkpoint: expected a report; make one first with `imir-lens analyze" in line
     assert not (tmp_path / "out").exists()
+
+
+def test_the_worked_example_is_what_the_commands_give(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "howto" / "compare.md").read_text(encoding="utf-8")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "data").symlink_to(DATA)
+    monkeypatch.chdir(tmp_path)
+    for line in fenced(page, "sh")[0].splitlines():
+        # What is compared depends on the weights; fewer contexts find the same circuits.
+        fewer = ("--contexts", "48", "--bootstraps", "0") if " analyze " in line else ()
+        result = call(*line.split()[1:], *fewer, "--quiet" if fewer else "--json")
+        assert result.exit_code == 0, result.output
+    told = call("report", "comparison").stdout
+    number = re.compile(r"[+\N{MINUS SIGN}]\d[\d.]*")
+    shown = fenced(page, "text")[0]
+    assert re.sub(r"\s+", " ", number.sub("#", told)) == re.sub(r"\s+", " ", number.sub("#", shown))
+    values = [[float(v.replace("\N{MINUS SIGN}", "-")) for v in number.findall(text)] for text in (shown, told)]
+    # Another machine's rounding may move the third digit.
+    assert values[0] == pytest.approx(values[1], rel=0.02, abs=0.005)
