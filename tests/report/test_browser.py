@@ -5,8 +5,10 @@ import re
 
 import pytest
 from helpers_report import Page, hostile_report
+from page_checks import axe, figures, svg_contrast, traffic
 from sample_report import sample_report
 
+from imir_lens.report.attention_page import AttentionView
 from imir_lens.report.html import render_html
 from imir_lens.report.summary import subject
 
@@ -92,6 +94,33 @@ def test_an_address_can_lead_into_a_fold(opened):
     page.until("document.querySelectorAll('canvas').length === 6")
     page.until("document.querySelector('#view-1 h2').textContent === 'L1H0'")
     assert page.evaluate(LARGE) == "L0H0"
+
+
+def test_without_scripts_it_does_so_too(web, tmp_path):
+    path = tmp_path / "report.html"
+    path.write_bytes(render_html(sample_report()).encode())
+    page = web.open("about:blank")
+    page.call("Emulation.setScriptExecutionDisabled", value=True)
+    page.call("Page.navigate", url=f"{path.as_uri()}#attention-1-L1H0")
+    page.until("document.querySelectorAll('details.example[open]').length === 2")
+    assert page.evaluate("document.querySelectorAll('canvas').length") == 0
+    page.close()
+
+
+def test_a_notebooks_view_is_for_everyone_and_stays_in_its_frame(web, tmp_path):
+    path = tmp_path / "notebook.html"
+    view = AttentionView(sample_report()["examples"][0])
+    path.write_text(
+        f'<!DOCTYPE html><html lang="en"><title>A</title><main><h1>A</h1>{view._repr_html_()}</main></html>'
+    )
+    outside = web.open(path)
+    inside = web.open(view.save(tmp_path / "view.html"))
+    for page in (outside, inside):
+        page.until("document.readyState === 'complete'")
+        assert [*traffic(page), *figures(page), *svg_contrast(page), *axe(page)] == []
+    assert outside.evaluate_frames("document.querySelectorAll('[data-attention] [role=button]').length") == [0, 2]
+    outside.close()
+    inside.close()
 
 
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):

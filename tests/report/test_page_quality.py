@@ -228,3 +228,18 @@ def test_a_flaw_is_found(flaw, web, tmp_path):
     found = check(page)
     page.close()
     assert found
+
+
+def test_a_key_sorts_the_table_of_heads(web, path_of):
+    page = web.open(path_of("atlas"))
+    heading = "document.querySelectorAll('.sortable th.number')[0]"
+    page.evaluate(f"{heading}.querySelector('button').focus()")
+    value = f"parseFloat(row.cells[{heading}.cellIndex].textContent)"
+    column = f"[...document.querySelectorAll('.sortable tbody tr')].map(row => {value})"
+    orders = []
+    for _ in range(2):
+        page.press("Enter")
+        orders.append((page.evaluate(f"{heading}.getAttribute('aria-sort')"), page.evaluate(column)))
+    page.close()
+    assert [told for told, _ in orders] == ["descending", "ascending"]
+    assert orders[0][1] == sorted(orders[1][1], reverse=True) != orders[1][1]
