@@ -12,6 +12,10 @@ DOCS = ROOT / "docs"
 RECALL = ROOT / "tests" / "data" / "recall_2l.pt"
 # What makes an example quick; each of these has to be there.
 SHORTER = {
+    "howto/compare.md": {
+        '"recall")': '"recall", contexts=48, bootstraps=0)',
+        '"f_v": 0})': '"f_v": 0}, contexts=48, bootstraps=0)',
+    },
     "howto/own_task.md": {"steps=800": "steps=8", '"skip-run", task)': '"skip-run", task, contexts=64)'},
     "howto/run_of_checkpoints.md": {'trajectory("run")': 'trajectory("run", contexts=64)'},
     "verify.md": {"steps=1024": "steps=8", 'verify("tree", task)': 'verify("tree", task, contexts=64)'},
