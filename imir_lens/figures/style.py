@@ -196,18 +196,10 @@ def svg(width: Real, height: Real, body: str, *, name: str, title: str, descript
         zoom: natural size in pixels over SVG units.
 
     Returns:
-        the element, for a page that carries the rules of `svg_css`; `standalone` makes a file of it.
+        the element, for a page that carries the rules of `svg_css`; `imir_lens.figures.figure` makes a file of it.
     """
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="imir-svg" role="img" viewBox="0 0 {width:g} {height:g}" '
         f'width="{width * zoom:g}" height="{height * zoom:g}" aria-labelledby="{name}-t {name}-d">'
         f'<title id="{name}-t">{markup(title)}</title><desc id="{name}-d">{markup(description)}</desc>{body}</svg>'
     )
-
-
-def standalone(drawing: str) -> str:
-    """Turn a drawing of `svg` into the text of an SVG file: its own rules, both themes, and an opaque ground."""
-    style = f"<style>{svg_css('light')}\n@media (prefers-color-scheme:dark){{{svg_css('dark')}}}</style>"
-    ground = '<rect class="page" width="100%" height="100%"/>'
-    head, mark, body = drawing.partition("</desc>")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}{mark}{style}{ground}{body}\n'
