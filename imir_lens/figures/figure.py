@@ -1,5 +1,6 @@
 """`Figure`: a drawing with its title and caption, to show in a notebook or to save as SVG or PNG."""
 
+import hashlib
 import re
 import textwrap
 from collections.abc import Callable
@@ -87,6 +88,14 @@ class Figure:
     def _repr_svg_(self) -> str:
         # One theme: a notebook's own theme is not the system's, and a figure has its own ground.
         return self.svg("light").partition("?>\n")[2]
+
+    def _repr_html_(self) -> str:
+        # In the page itself: as a picture it would neither shrink with its place nor say what it shows. Its ids are its
+        # own, since a notebook may show two figures of a kind.
+        text = self._repr_svg_().replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
+        own = "figure-" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+        name = text.partition(' aria-labelledby="')[2].partition("-t ")[0]
+        return re.sub(rf'(?<=[" ]){re.escape(name)}-([td])(?=[" ])', rf"{own}-\1", text)
 
     def __repr__(self) -> str:
         return f"Figure: {self.title}. {self.caption}".rstrip()

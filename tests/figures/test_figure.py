@@ -4,6 +4,7 @@ import re
 import struct
 import xml.etree.ElementTree as ET
 import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -134,6 +135,15 @@ def test_fonts_are_named_where_the_system_has_no_generic_ones():
 def test_a_notebook_gets_svg_and_a_terminal_words():
     assert ET.fromstring(FIGURE._repr_svg_()).tag == f"{SVG}svg"
     assert repr(FIGURE) == f"Figure: {FIGURE.title}. {FIGURE.caption}"
+
+
+def test_in_a_page_it_shrinks_and_its_name_is_its_own():
+    shown = [replace(FIGURE, title=title)._repr_html_() for title in ("one", "two")]
+    svgs = [ET.fromstring(text) for text in shown]
+    assert all(svg.get("style") == "max-width:100%;height:auto" for svg in svgs)
+    names = [svg.get("aria-labelledby").split() for svg in svgs]
+    assert [[child.get("id") for child in svg[:2]] for svg in svgs] == names
+    assert len({name for pair in names for name in pair}) == 4
 
 
 def test_a_wrong_name_is_answered_with_the_right_ones():
