@@ -14,6 +14,7 @@ from imir_lens.report.comparison_units import SIDES
 from imir_lens.report.comparison_words import names, sample_note
 from imir_lens.report.html import environment, policy, stylesheet
 from imir_lens.report.markdown import code, table, text
+from imir_lens.report.summary import KeyNumber
 
 AGREE = "Task, knobs, contexts, seeds, search and the shape of the models are the same in both reports."
 
@@ -69,14 +70,16 @@ def comparison_card(data: Mapping[str, Any]) -> Card:
     """
     called = names(data)
     name = card_name(data["headline"], data["command"], *(data[side]["model"]["source"] for side in SIDES))
-    caveats = " ".join(data["caveats"])
+    caveats = data["caveats"]
+    count = f"{len(caveats)} caveat{'' if len(caveats) == 1 else 's'}"
+    loud = [KeyNumber("what does not compare", count, " ".join(caveats))] if caveats else []
     return Card(
         kicker=f"Comparison: A, {called[0]}, and B, {called[1]}",
         headline=data["headline"],
-        key_numbers=tables.key_tiles(data),
+        key_numbers=[*loud, *tables.key_tiles(data)],
         drawings=[comparison_graphs(data, called, name=name)],
         tables=[tables.units_table(data)],
-        note=f"What does not compare: {caveats}" if caveats else AGREE,
+        note="" if caveats else AGREE,
     )
 
 
