@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -31,12 +32,15 @@ _TEMPLATE = """{% extends 'index.html.j2' %}
 """
 
 
-def execute(path: Path, *, timeout: int = 600, environment: dict[str, str] | None = None) -> NotebookNode:
+def execute(
+    path: Path, *, timeout: int = 600, before: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> NotebookNode:
     """Run a notebook from a clean kernel.
 
     Args:
         path: the notebook; it runs in its own folder.
         timeout: seconds for one cell.
+        before: a command that the kernel is started by, such as `("unshare", "-n")` to take the network away.
         environment: variables to set for the kernel.
 
     Returns:
@@ -54,6 +58,7 @@ def execute(path: Path, *, timeout: int = 600, environment: dict[str, str] | Non
             transport="ipc",
             connection_file=f"{profile}/kernel.json",
         )
+        manager.kernel_spec.argv[:0] = before
         client = NotebookClient(
             notebook,
             km=manager,
@@ -78,11 +83,16 @@ def page(notebook: NotebookNode, *, title: str, theme: Literal["light", "dark"] 
     return text
 
 
-def _main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run notebooks and write their pages; returns the exit code.
+
+    Args:
+        arguments: of the command line; default, those of this process.
+    """
     parser = argparse.ArgumentParser(prog="python -m examples.notebooks", description="Run the example notebooks.")
     parser.add_argument("names", nargs="*", help="beginnings of names, such as 1 and 4; default, all")
     parser.add_argument("--out", type=Path, default=PAGES, help="where the pages go (default: build/examples)")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     found = [path for path in NOTEBOOKS if not chosen.names or path.name.startswith(tuple(chosen.names))]
     if not found:
         names = ", ".join(path.stem for path in NOTEBOOKS)
@@ -102,4 +112,4 @@ def _main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    sys.exit(main())
