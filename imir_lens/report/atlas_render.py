@@ -80,15 +80,17 @@ def atlas_card(data: Mapping[str, Any]) -> Card:
         data: an atlas, see `atlas_schema.json`.
     """
     labelled = tables.heads_table(data, labelled_only=True)
-    shown = replace(labelled, rows=labelled.rows[:CARD_ROWS])
-    left = len(labelled.rows) - len(shown.rows)
+    # Most heads of a language model look at the first position, and at nothing else: the table of labels names them.
+    rows = [row for row in labelled.rows if row[1] != tables.NAMES["sink"]]
+    shown = replace(labelled, caption=f"{labelled.caption}, sinks left out", rows=rows[:CARD_ROWS])
+    left = len(rows) - len(shown.rows)
     return Card(
         "heads of a model",
         subject(data),
         tables.key_numbers(data),
         [head_maps(data, name=card_name(data["model"]["source"], data["command"]))],
         [tables.labels_table(data), shown],
-        f"{left} more heads with a label stand in heads.html, which save() writes." if left else "",
+        f"{left} more stand in heads.html, which save() writes." if left else "",
     )
 
 

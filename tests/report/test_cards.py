@@ -1,5 +1,6 @@
 """What results show in a notebook: a card that stands anywhere, and text for where there is no HTML."""
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -7,14 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 from helpers_report import HOSTILE, Page, hostile_report
+from page_checks import contrast, figures, traffic
+from planted_series import TASK, grown, write_series
 from sample_report import sample_report
 
 import imir_lens
+from imir_lens.causal.construction import construct
 from imir_lens.figures import style
 from imir_lens.report.cards import Card
 from imir_lens.report.document import Report
 from imir_lens.report.summary import KeyNumber
 from imir_lens.report.tables import Column, Table
+from imir_lens.tasks.causal_tree import CausalTree
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +113,69 @@ def test_a_dark_notebook_gets_a_dark_card(circuit):
     dark = [line for line in text.splitlines() if line.startswith(".imir-card:is([data-jp-theme-light=false] *")]
     assert any(f"background:{style.THEMES['dark']['page']}" in line for line in dark)
     assert sum(".imir-svg" in line for line in dark) == len(style.svg_css("dark").splitlines())
+
+
+@pytest.fixture(scope="module")
+def results(circuit, tmp_path_factory):
+    """A result of each kind that shows itself."""
+    series = write_series(tmp_path_factory.mktemp("series"), grown, steps=(0, 40, 80))
+    tree = CausalTree(d=4, positions=6, examples=2)
+    first, second = Report(sample_report("recall")), Report(sample_report("mixed"))
+    return {
+        "circuit": circuit,
+        "coordinates": circuit.coordinates,
+        "report": first,
+        "trajectory": imir_lens.trajectory(series, TASK, contexts=64),
+        "verification": imir_lens.verify(construct(tree), tree, contexts=32),
+        "atlas": imir_lens.heads_atlas("tests/data/recall_rotary_ln.pt", data=True, contexts=4, length=12),
+        "comparison": imir_lens.compare(first, second),
+    }
+
+
+LABEL = {"source": "patterns"}
+KINDS = ("circuit", "coordinates", "report", "trajectory", "verification", "atlas", "comparison")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_result_shows_a_card_its_figures_and_text(kind, results):
+    result = results[kind]
+    page = is_a_card(result._repr_html_())
+    assert page.count("svg") >= 1 and page.count("table") >= 1
+    assert len(repr(result)) > 40 and "object at 0x" not in repr(result)
+    assert result.figures
+    for name in result.figures:
+        figure = result.figure(name)
+        assert figure.title and figure.caption
+        assert ET.fromstring(figure.svg().partition("\n")[2]).get("role") == "img"
+
+
+def test_no_two_cards_share_element_ids(results):
+    texts = [result._repr_html_() for result in results.values()]
+    found = [name for text in texts for name in {a["id"] for _, a in Page(text).elements if "id" in a}]
+    assert len(found) > 10 and len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("light", ["true", "false"])
+def test_cards_can_be_read_in_light_and_dark_notebooks(light, results, web, tmp_path):
+    ground = {"true": "#ffffff", "false": "#111111"}[light]
+    cards = "".join(result._repr_html_() for result in results.values())
+    path = tmp_path / "notebook.html"
+    body = f'<body data-jp-theme-light="{light}" style="background:{ground}"><main><h1 style="color:#808080">Cards</h1>'
+    path.write_text(f'<!DOCTYPE html><html lang="en"><title>Cards</title>{body}{cards}</main></body></html>')
+    page = web.open(path, width=1100)
+    assert contrast(page) == figures(page) == traffic(page) == []
+    shown = page.evaluate("getComputedStyle(document.querySelector('.imir-card')).backgroundColor")
+    colour = style.THEMES["light" if light == "true" else "dark"]["page"]
+    assert shown == f"rgb({', '.join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5))})"
+    page.close()
+
+
+def test_sinks_do_not_crowd_out_what_else_an_atlas_found(results):
+    atlas = imir_lens.Atlas(json.loads(json.dumps(results["atlas"].data)))
+    for head in atlas.data["heads"]:
+        head["labels"] = [{**LABEL, "name": "sink" if head["head"] != "L1H0" else "copying"}]
+    listed = atlas._repr_html_().partition("sinks left out")[2]
+    assert re.findall(r"<tr><td[^>]*>(L\dH\d)<", listed) == ["L1H0"]
 
 
 def test_a_card_escapes_what_others_wrote():
