@@ -137,6 +137,7 @@ _RANDOM_WORDS = (
     "tests/commands/test_analyze_vocabulary.py::test_in_random_tokens_nothing_is_found_and_the_seed_decides_which"
 )
 _VERIFIED = "tests/commands/test_verify.py::test_a_run_of_training_knows_its_task"
+_NOTEBOOKS = "tests/examples/test_notebooks.py::test_it_runs_says_what_it_should_and_is_drawn"
 _POOLS = "tests/sweep/test_executors.py"
 _COMPARED = "tests/commands/test_compare.py::test_the_worked_example_is_what_the_commands_give"
 # Patterns of whole commands, and what runs their equivalent.
@@ -146,6 +147,13 @@ ELSEWHERE: dict[str, str] = {
     r"imir-lens analyze tests/data/memory_2l\.pt .* --out memory-report": _FIGURES,
     r"imir-lens analyze tests/data/(recall_ln_mlp|NAME) --task recall --out report": _FIGURES,
     r"imir-lens compare report memory-report --out comparison": _COMPARED,
+    # The example notebooks.
+    r"pip install jupyterlab": _NOTEBOOKS,
+    r"make examples": "Makefile: .venv/bin/python -m examples.notebooks",
+    r"python -m examples\.notebooks 1 4": "tests/examples/test_notebooks.py::"
+    "test_the_command_writes_a_page_for_each_notebook",
+    r"python tests/examples/pictures\.py": "tests/examples/test_notebooks.py::"
+    "test_a_picture_is_a_part_of_a_page_in_few_colours",
     # Language models: the tests have smaller ones.
     r"imir-lens heads \S*SmolLM2-\S+\.gguf .*": _ATLAS,
     r"imir-lens analyze model/ --task repeated --vocabulary words\.txt --out report": _WORDS,

@@ -10,14 +10,17 @@ import nbformat
 import pytest
 from expected import EXPECTED
 from nbclient.exceptions import CellExecutionError
+from pictures import IMAGES, PARTS, WIDTH, take
 from said import Said
 
+from examples import notebooks
 from examples.notebooks import HERE, NOTEBOOKS, execute, main, page
 from imir_lens.errors import OptionError
 from imir_lens.sources import smollm2_path
 
 MOST_SECONDS = 120
 _MACHINE = re.compile(r"/(home|root|tmp|work|Users|usr)/")
+PAGE = HERE.parent / "docs" / "examples.md"
 LANGUAGE_MODEL = "6_heads_of_a_language_model"
 
 # How wide a page's canvases are and how many colours each has; one that nothing was drawn on has one.
@@ -109,6 +112,9 @@ def look_at(web: chromium.Browser, place: Path, said: Said) -> None:
     while (drawn := shown.evaluate_frames(_DRAWN)[1:]) != [True] * said.frames and time.monotonic() < end:
         time.sleep(0.1)
     assert drawn == [True] * said.frames
+    # Jupyter's own rules for tables turn everything to the right.
+    cells = "[...document.querySelectorAll('.imir-card td:first-child')].map(cell => getComputedStyle(cell).textAlign)"
+    assert set(shown.evaluate(cells)) <= {"left"}
     assert (shown.requests, shown.console_errors) == ([], [])
     shown.close()
 
@@ -161,6 +167,51 @@ def test_a_page_that_is_not_drawn_is_noticed(web, tmp_path):
     shown.close()
 
 
-def test_the_command_writes_pages_and_names_the_notebooks(tmp_path, capsys):
+def test_the_command_writes_a_page_for_each_notebook(tmp_path, capsys, monkeypatch):
     assert main(["9", "--out", str(tmp_path)]) == 2
     assert "1_find_an_induction_head" in capsys.readouterr().err
+    monkeypatch.setattr(notebooks, "NOTEBOOKS", [notebook_of(tmp_path, "6 * 7"), tmp_path / "another.ipynb"])
+    assert main(["small", "--out", str(tmp_path / "pages")]) == 0
+    place = tmp_path / "pages" / "small.html"
+    assert re.fullmatch(rf" *\d+\.\d s  {place}\n", capsys.readouterr().out)
+    text = place.read_text(encoding="utf-8")
+    assert "42" in text
+    assert not re.search(r"<(script|link|img)[^>]* (src|href)=\"https?:", text)
+
+
+def test_a_picture_is_a_part_of_a_page_in_few_colours(web, tmp_path):
+    place = tmp_path / "page.html"
+    colours = "linear-gradient(90deg, red, blue)"
+    place.write_text(
+        f'<body style="margin:0"><div id="cell-id=one" style="height:40px"></div><div id="cell-id=two" '
+        f'style="height:30px;background:{colours}"></div><div id="cell-id=three" style="height:90px"></div>'
+    )
+    take(web, place, "two", "three", 50, to=tmp_path / "part.png")
+    picture = (tmp_path / "part.png").read_bytes()
+    assert picture[25] == 3  # with a palette
+    assert int.from_bytes(picture[16:20], "big") == WIDTH
+    assert int.from_bytes(picture[20:24], "big") == 50
+    # What a browser makes of it: red on the left, blue on the right, white below.
+    shown = web.open(tmp_path / "part.png")
+    seen = shown.evaluate(
+        """(() => { const image = document.images[0], context = new OffscreenCanvas(1000, 50).getContext('2d');
+        context.drawImage(image, 0, 0);
+        return [[5, 5], [990, 5], [500, 45]].map(([x, y]) => [...context.getImageData(x, y, 1, 1).data]); })()"""
+    )
+    shown.close()
+    wanted = [[255, 0, 0, 255], [0, 0, 255, 255], [255, 255, 255, 255]]
+    assert all(
+        abs(a - b) < 12 for pixel, right in zip(seen, wanted, strict=True) for a, b in zip(pixel, right, strict=True)
+    )
+
+
+def test_the_page_has_all_of_them_with_a_small_picture_each():
+    text = PAGE.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| .+\? \| \[(\w+)\]\(\.\./examples/\1\.ipynb\) \| \d+ \|$", text, re.MULTILINE)
+    assert rows == list(EXPECTED) == list(PARTS)
+    for name in EXPECTED:
+        assert re.search(rf"^!\[.+\]\(images/examples/{name}\.png\)$", text, re.MULTILINE)
+        assert (IMAGES / f"{name}.png").stat().st_size < 120_000
+    for name, (first, last, _) in PARTS.items():
+        cells = [cell.id for cell in nbformat.read(HERE / f"{name}.ipynb", as_version=4).cells]
+        assert cells.index(first) <= cells.index(last)
