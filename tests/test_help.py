@@ -29,7 +29,7 @@ def parse(line: str) -> click.Context:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_ends_in_examples_that_parse(name):
     shown = examples(call(name, "--help").stdout)
-    assert 2 <= len(shown) <= 3
+    assert 2 <= len(shown) <= 4
     assert shown == list(EXAMPLES[name])
     if name == "completion":
         assert all("imir-lens completion" in line for line in shown)

@@ -14,6 +14,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "imir-lens train recall --out run",
         "imir-lens train recall --set pairs=4 --model n_heads=2 --steps 1000 --checkpoint-every 50 --out run",
         "imir-lens train recall --out run --resume --steps 4000",
+        "imir-lens train causal_tree --causal --set d=5 --set positions=10 --set examples=10 --out tree",
     ),
     "analyze": (
         "imir-lens analyze your.pt --task recall --out report",

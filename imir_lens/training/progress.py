@@ -1,6 +1,6 @@
 """A progress bar for `train`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -23,7 +23,16 @@ def progress_bar(steps: int, *, console: Console | None = None) -> Iterator[Call
         line = bar.add_task("training", total=steps, state="")
 
         def show(step: int, row: Metrics) -> None:
-            state = f"step {step}/{steps}  loss {row['loss']:.4f}  accuracy {row['accuracy']:.3f}"
-            bar.update(line, completed=step, state=state)
+            bar.update(line, completed=step, state=f"step {step}/{steps}  {state_of(row)}")
 
         yield show
+
+
+def state_of(row: Mapping[str, int | float]) -> str:
+    """Return the scores of a row on one line: of a causal transformer its loss on the parents, else the accuracy.
+
+    >>> state_of({"loss": 0.25, "accuracy": 0.5})
+    'loss 0.2500  accuracy 0.500'
+    """
+    second = "accuracy" if "accuracy" in row else "parent_loss"
+    return f"loss {row['loss']:.4f}  {second.replace('_', ' ')} {row[second]:.3f}"
