@@ -164,8 +164,8 @@ ELSEWHERE: dict[str, str] = {
     r"imir-lens verify (tree|CHECKPOINT|RUN) --out \S+": _VERIFIED,
     r"imir-lens verify model\.pt --task causal_tree .*": "tests/commands/test_verify.py::"
     "test_verify_writes_the_report_and_prints_its_gist_as_json",
-    r"python -c 'from imir_lens\.causal import train_causal.*": "tests/causal/test_causal_training.py::"
-    "test_training_brings_the_attention_to_the_posterior",
+    r"imir-lens train (causal_tree|TASK) --causal .*": "tests/commands/test_train_causal.py::"
+    "test_it_trains_what_the_library_trains_and_verify_knows_the_task_of",
     # Sweeps.
     r"imir-lens sweep \S+\.toml --out \S+( --workers \d+| --export \S+)?": "tests/commands/test_sweep_command.py::"
     "test_sweep_trains_and_analyses_and_a_rerun_does_nothing_again",

@@ -61,7 +61,7 @@ def train_run(
     from imir_lens.causal.training import train_causal
 
     config = CausalConfig.from_dict({**config_for(task).to_dict(), **changes})
-    placed = {"device": device} if device else {}
+    placed: dict[str, Any] = {"device": device} if device else {}
     return train_causal(task, config, run=run, resume=resume, progress=progress, **placed, **options)
 
 
