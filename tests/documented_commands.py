@@ -148,7 +148,7 @@ ELSEWHERE: dict[str, str] = {
     r"imir-lens analyze tests/data/(recall_ln_mlp|NAME) --task recall --out report": _FIGURES,
     r"imir-lens compare report memory-report --out comparison": _COMPARED,
     # The example notebooks.
-    r"pip install jupyterlab": _NOTEBOOKS,
+    r"pip install jupyterlab|make notebook": _NOTEBOOKS,
     r"make examples": "Makefile: .venv/bin/python -m examples.notebooks",
     r"python -m examples\.notebooks 1 4": "tests/examples/test_notebooks.py::"
     "test_the_command_writes_a_page_for_each_notebook",
