@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from imir_lens.detection import Circuit
 from imir_lens.errors import OptionError
+from imir_lens.figures.style import role_symbol
 from imir_lens.ids import CoordinateId, Head
 from imir_lens.lens_model import LensModel, open_model
 from imir_lens.report.attention_page import AttentionView
@@ -90,7 +91,7 @@ def _labels(lens: LensModel, heads: Any) -> dict[Head, str]:
         if not (0 <= head.layer < w.n_layers and 0 <= head.index < w.n_heads):
             raise OptionError(f"head {head}: the model has {w.n_layers} layers of {w.n_heads} heads")
     found = roles or {}
-    return {head: f"{head} ({', '.join(found[head])})" if found.get(head) else str(head) for head in chosen}
+    return {head: " ".join([str(head), *map(role_symbol, found.get(head, ()))]) for head in chosen}
 
 
 def _roles(heads: Any) -> dict[Head, list[str]] | None:

@@ -38,8 +38,8 @@ def test_the_patterns_are_the_models(model, batch) -> None:
 def test_heads_of_a_circuit_carry_their_roles() -> None:
     report = imir_lens.analyze(DATA / "recall_2l.pt", "recall", contexts=64, bootstraps=0)
     view = imir_lens.attention(DATA / "recall_2l.pt", TASK.sample(1, torch.Generator()), report)
-    assert list(view.example["attention"]) == ["L0H0 (alpha)", "L1H0 (beta, gamma, auxiliary)"]
-    assert "L0H0 (alpha)" in view.svg()
+    assert list(view.example["attention"]) == ["L0H0 α", "L1H0 β γ aux"]
+    assert "L0H0 α" in view.svg()
 
 
 def test_every_head_is_shown_without_a_choice_and_bare_tokens_will_do(model) -> None:

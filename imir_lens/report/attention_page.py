@@ -14,7 +14,7 @@ from imir_lens.figures.figure import Figure
 from imir_lens.report import attention_view
 from imir_lens.report.html import environment, policy, read_template, stylesheet
 
-_LARGE, _ROW, _A_ROW = 1010, 70, 10  # pixels of the frame: the large pattern, a row of small ones; heads in a row
+_WIDTH, _LARGE, _ROW, _A_ROW = 560, 740, 90, 6  # pixels: the view, its large pattern, a row of small ones; heads in a row
 
 
 class AttentionView:
@@ -63,6 +63,7 @@ class AttentionView:
                 dropped=self.dropped,
                 stylesheet=stylesheet(),
                 theme=style.THEMES["light"],
+                width=_WIDTH,
                 licences=attention_view.LICENCES if scripts else (),
                 scripts=[Markup(code) for code in scripts],
                 data=Markup(data),
