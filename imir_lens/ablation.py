@@ -50,7 +50,8 @@ def ablate(
         batch: contexts.
 
     Raises:
-        CoordinateError: when an id is unknown, or nothing that is not already zero would be removed.
+        CoordinateError: when an id is unknown, or nothing that is not already zero would be removed
+            (`LensModel.query_logits` gives the logits of the model as it is).
         UnsupportedModelError: when editing the model's patterns does not change its logits.
     """
     removed = torch.zeros(coordinates.space.size, dtype=torch.bool)

@@ -28,6 +28,7 @@ from imir_lens.models.transformer import ImirTransformer
 from imir_lens.safe_torch import read_torch
 from imir_lens.sources.gguf_file import read_gguf
 from imir_lens.sources.hugging_face import convert
+from imir_lens.sources.name_maps import Names
 from imir_lens.sources.translation import hooked_transformer_format
 from imir_lens.sources.weight_files import read_weights, sha256_of
 from imir_lens.state_dicts import CONFIG_KEYS, STATE_KEYS, check_state, plain_config, split_payload
@@ -70,7 +71,7 @@ def load_checkpoint(
     *,
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-    names: str | Path | None = None,
+    names: Names | None = None,
 ) -> Checkpoint:
     """Load a checkpoint without executing anything in it.
 
@@ -84,8 +85,8 @@ def load_checkpoint(
             `config.json`.
         config: a JSON file with HookedTransformer's config fields, or a Hugging Face model's `config.json`.
         overrides: config fields by name; text such as "2", "True" or "None" is read as its value.
-        names: a name map (`imir_lens.sources.name_maps`) for a plain PyTorch model: a JSON file, or `nanogpt`,
-            `mingpt` or `mingpt_2020`, which are also recognised by their names.
+        names: a name map (`imir_lens.sources.name_maps`) for a plain PyTorch model: a JSON file, a dict of what would
+            be in it, or `nanogpt`, `mingpt` or `mingpt_2020`, which are also recognised by their names.
 
     Returns:
         The checkpoint.
@@ -133,7 +134,7 @@ def load_transformer(
     *,
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-    names: str | Path | None = None,
+    names: Names | None = None,
 ) -> ImirTransformer | DisentangledTransformer:
     """Load a checkpoint as a model, in eval mode on the CPU.
 

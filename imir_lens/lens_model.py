@@ -11,10 +11,12 @@ from torch import Tensor, nn
 
 from imir_lens.checkpoints import load_checkpoint, naming, transformer_from
 from imir_lens.errors import OptionError, UnsupportedModelError
+from imir_lens.evaluation import at_queries
 from imir_lens.hooking import Hook, attached, inference
 from imir_lens.live_models import check_computes, is_hooked_transformer, twin_of
 from imir_lens.models.disentangled import DisentangledTransformer
 from imir_lens.models.transformer import ImirTransformer
+from imir_lens.tasks.base import Batch
 from imir_lens.weights import CircuitWeights
 
 _PROBES, _PROBE_LENGTH = 4, 64
@@ -87,6 +89,14 @@ class LensModel:
     def logits(self, tokens: Int[Tensor, "context position"]) -> Float[Tensor, "context position vocab"]:
         """Return the logits at every position; errors as in `run_with_hooks`."""
         return self.run_with_hooks(tokens, [])
+
+    def query_logits(self, batch: Batch) -> Float[Tensor, "context query vocab"]:
+        """Return the logits where a task's contexts ask, what `ablate` returns for the model as it is.
+
+        Args:
+            batch: contexts of a task.
+        """
+        return at_queries(self.logits(batch.tokens), batch)
 
     def run_with_hooks(
         self, tokens: Int[Tensor, "context position"], fwd_hooks: Sequence[tuple[str, Hook]]

@@ -190,7 +190,7 @@ def require_known(
         line = " ".join(f"{field}={_USUAL[field]}" for field in missing)
         raise CheckpointError(
             f"{name}: a state dict without cfg: its shapes give {found}, but not {', '.join(missing)}: "
-            f"pass --config FILE, or the values it was trained with, e.g. --model {line}"
+            f"pass --config FILE, or the values it was trained with, e.g. --model {line} (in Python: overrides)"
         )
     return {**config, **known}
 

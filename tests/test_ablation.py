@@ -160,6 +160,14 @@ def test_nothing_stays_on_the_model(rich):
     assert torch.is_grad_enabled() and not model.logits(batch.tokens).requires_grad
 
 
+def test_what_is_compared_with_an_ablation_is_the_model_as_it_is(rich):
+    model, coordinates, batch = rich
+    whole = model.query_logits(batch)
+    assert torch.equal(whole, model.logits(batch.tokens).gather(1, batch.queries[..., None].expand_as(whole)))
+    nothing = torch.zeros(coordinates.space.size, dtype=torch.bool)
+    assert torch.equal(whole, ablate_mask(model, coordinates, nothing, batch))
+
+
 def test_an_ablation_that_matches_nothing_is_an_error(rich):
     model, coordinates, batch = rich
     exact = coordinates.only(list(RICH))  # what was not planted is rounding, not quite zero

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imir_lens.dynamics.coordinate_training import ManyTrained, train_many
     from imir_lens.dynamics.emergence import emergence_step
     from imir_lens.dynamics.exact_contexts import WeightedContexts, enumerate_contexts
-    from imir_lens.dynamics.initialisation import Outcomes, StartTraining, train_starts
+    from imir_lens.dynamics.initialisation import Outcomes, StartTraining, axis, slice_starts, train_starts
     from imir_lens.dynamics.lifted_starts import train_lifted
     from imir_lens.dynamics.merged_gradient import MergedGradient
     from imir_lens.dynamics.pruning import Pruned, prune
@@ -40,6 +40,7 @@ __all__ = [
     "Span",
     "StartTraining",
     "WeightedContexts",
+    "axis",
     "boundaries_along",
     "cross_validated",
     "emergence_step",
@@ -53,6 +54,7 @@ __all__ = [
     "named_span",
     "prune",
     "reference_roles",
+    "slice_starts",
     "train_competition",
     "train_lifted",
     "train_many",
@@ -74,6 +76,7 @@ _HOMES = {
     "Span": "span",
     "StartTraining": "initialisation",
     "WeightedContexts": "exact_contexts",
+    "axis": "initialisation",
     "boundaries_along": "boundaries",
     "cross_validated": "winner_predictors",
     "emergence_step": "emergence",
@@ -87,6 +90,7 @@ _HOMES = {
     "named_span": "span",
     "prune": "pruning",
     "reference_roles": "coordinate_sets",
+    "slice_starts": "initialisation",
     "train_competition": "competition_training",
     "train_lifted": "lifted_starts",
     "train_many": "coordinate_training",

@@ -27,6 +27,7 @@ from imir_lens.dynamics.coordinate_training import train_many
 from imir_lens.dynamics.rival_circuits import RivalCircuits
 from imir_lens.dynamics.run_batch import RunBatch
 from imir_lens.errors import OptionError
+from imir_lens.figures.figure import Figure
 from imir_lens.tasks.base import Batch
 
 CARRIES = 0.5
@@ -103,6 +104,33 @@ class Outcomes:
     def exclusive(self) -> Bool[Tensor, " run"]:
         """Which runs one circuit wins."""
         return self.winner < len(self.names) - 2
+
+    def map(
+        self,
+        x: Sequence[float],
+        y: Sequence[float],
+        *,
+        x_title: str,
+        y_title: str,
+        names: Sequence[str] | None = None,
+        caption: str = "",
+    ) -> Figure:
+        """Draw the winners over a plane of starts made by `slice_starts`: see `imir_lens.figures.outcome_map`.
+
+        Args:
+            x: centres of the columns, as given to `slice_starts`.
+            y: centres of the rows.
+            x_title: of the horizontal axis.
+            y_title: of the vertical axis.
+            names: of the outcomes; default, their own.
+            caption: what was trained, on how many contexts, with which seed.
+
+        Raises:
+            OptionError: when there are not as many outcomes as cells.
+        """
+        from imir_lens.figures.outcome_map import outcome_map
+
+        return outcome_map(self, x, y, x_title=x_title, y_title=y_title, names=names, caption=caption)
 
     def shares(self) -> dict[str, float]:
         """Share of runs with each outcome."""

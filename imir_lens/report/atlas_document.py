@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from imir_lens.errors import OptionError
 from imir_lens.figures.figure import Figure
 from imir_lens.figures.head_map import head_maps
 from imir_lens.report.atlas_render import atlas_caption, atlas_card, render_atlas_html, render_atlas_markdown
@@ -49,6 +50,21 @@ class Atlas(SavedReport):
     def heads(self) -> list[dict[str, Any]]:
         """One entry for each head, in order."""
         return list(self.data["heads"])
+
+    def head(self, name: str) -> dict[str, Any]:
+        """Return the entry of one head.
+
+        Args:
+            name: e.g. `L1H0`.
+
+        Raises:
+            OptionError: when the model does not have it.
+        """
+        found = {head["head"]: head for head in self.heads}
+        if name not in found:
+            model = self.data["model"]
+            raise OptionError(f"no head {name!r}: the model has {model['n_layers']} layers of {model['n_heads']} heads")
+        return found[name]
 
     def labelled(self, name: str, *, source: str | None = None) -> list[str]:
         """Return the heads that have a label, e.g. `["L1H0"]`.

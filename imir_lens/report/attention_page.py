@@ -14,7 +14,8 @@ from imir_lens.figures.figure import Figure
 from imir_lens.report import attention_view
 from imir_lens.report.html import environment, policy, read_template, stylesheet
 
-_WIDTH, _LARGE, _ROW, _A_ROW = 560, 740, 90, 6  # pixels: the view, its large pattern, a row of small ones; heads in a row
+# Pixels: the view, its large pattern, a row of small ones; then how many heads a row has.
+_WIDTH, _LARGE, _ROW, _A_ROW = 560, 740, 90, 6
 
 
 class AttentionView:

@@ -17,6 +17,7 @@ from imir_lens.errors import CheckpointError, OptionError, UnsupportedModelError
 from imir_lens.models.config import TransformerConfig
 from imir_lens.models.transformer import ImirTransformer
 from imir_lens.sources.independent import independent_logits
+from imir_lens.sources.name_maps import Names
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WRITTEN = ("model.safetensors", "config.json")
@@ -52,7 +53,7 @@ def convert_checkpoint(
     *,
     config: str | Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-    names: str | Path | None = None,
+    names: Names | None = None,
     dtype: str | None = None,
     device: str | None = None,
     progress: Callable[[str], None] = lambda _: None,

@@ -30,6 +30,8 @@ from imir_lens.sources.zero_biases import is_bias
 
 SHIPPED = ("nanogpt", "mingpt", "mingpt_2020")
 _LAYER = "{layer}"
+Names = str | Path | Mapping[str, Any]
+"""What says which weight is which: a shipped map's name, a JSON file, or what would be in it."""
 _KEYS = {"description", "weights", "config", "config_names", "ignore"}
 
 
@@ -84,12 +86,14 @@ def pattern_of(name: str) -> re.Pattern[str]:
     return re.compile(re.escape(name).replace(re.escape(_LAYER), r"(\d{1,9})", 1).replace(re.escape(_LAYER), r"\1"))
 
 
-def read_name_map(source: str | Path) -> NameMap:
-    """Return a map that is shipped (`nanogpt`, `mingpt`, `mingpt_2020`), or that of a JSON file.
+def read_name_map(source: Names) -> NameMap:
+    """Return a map that is shipped (`nanogpt`, `mingpt`, `mingpt_2020`), that of a JSON file, or what one would hold.
 
     Raises:
         CheckpointError: when there is no such map, or it is not in the form that the module describes.
     """
+    if isinstance(source, Mapping):
+        return _parse(dict(source), "the name map")
     if str(source) in SHIPPED:
         text = (files("imir_lens.sources") / "maps" / f"{source}.json").read_text(encoding="utf-8")
         return _parse(json.loads(text), str(source))

@@ -84,7 +84,7 @@ def _turned(weight: Tensor, entry: Entry, source: str, lengths: Mapping[str, int
             if axis in axes and axis not in lengths:
                 raise CheckpointError(
                     f"{name}: {source!r} is split into heads, but nothing says how many there are: pass --model "
-                    f"{needed}=…"
+                    f"{needed}=… (in Python: overrides)"
                 )
         try:
             weight = rearrange(weight, entry.axes, **{axis: lengths[axis] for axis in axes & set(lengths)})

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +10,7 @@ from imir_lens.bridge_state import config_from_bridge, is_bridge_state, state_fr
 from imir_lens.errors import CheckpointError
 from imir_lens.models.config import TransformerConfig
 from imir_lens.sources.hugging_face import convert, is_hugging_face
-from imir_lens.sources.name_maps import read_name_map, recognise
+from imir_lens.sources.name_maps import Names, read_name_map, recognise
 from imir_lens.sources.named_weights import translate, without_prefixes
 from imir_lens.sources.zero_biases import with_zero_biases
 from imir_lens.state_dicts import infer_config
@@ -25,7 +24,7 @@ def hooked_transformer_format(
     *,
     known: Mapping[str, Any],
     more: Mapping[str, Any],
-    names: str | Path | None,
+    names: Names | None,
     trusted: bool,
     name: str,
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:

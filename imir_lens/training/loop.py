@@ -46,6 +46,11 @@ class TrainingResult:
     metrics: list[Metrics]
 
     @property
+    def last(self) -> Metrics:
+        """The last row of the metrics."""
+        return self.metrics[-1]
+
+    @property
     def score(self) -> Score:
         """Loss and accuracy at the end."""
         return Score(self.metrics[-1]["loss"], self.metrics[-1]["accuracy"])

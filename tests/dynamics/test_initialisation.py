@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from imir_lens.dynamics.initialisation import (
+    Outcomes,
     StartTraining,
     axis,
     judge_values,
@@ -62,6 +63,17 @@ def test_a_finished_circuit_is_judged_to_be_itself_and_two_to_be_shared(rivals: 
     both[rows[1] != 0] = rows[1][rows[1] != 0]
     found = judge_values(rivals, torch.stack([*rows, both, torch.zeros_like(both)]))
     assert [found.names[place] for place in found.winner] == ["A", "B", "C", "shared", "none"]
+
+
+def test_a_plane_is_drawn_as_a_map_of_its_winners(rivals: RivalCircuits) -> None:
+    names = ("A", "B", "C", "shared", "none")
+    winner, costs = torch.tensor([0, 1, 2, 3, 4, 0]), torch.rand(6, 3)
+    found = Outcomes(names, torch.zeros(6, 7), torch.zeros(6), costs, torch.zeros(6, dtype=torch.long), winner)
+    figure = found.map([0.0, 1.0, 2.0], [0.0, 1.0], x_title="beta of A", y_title="beta of B", caption="Seed 0.")
+    assert figure.caption == "6 starts. Seed 0." and "A 33.3 %" in figure.drawing
+    assert "beta of A" in figure.svg() and figure._repr_html_()
+    with pytest.raises(OptionError, match=r"an outcome for each of 2 × 2 cells, found 6"):
+        found.map([0.0, 1.0], [0.0, 1.0], x_title="", y_title="")
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C"])

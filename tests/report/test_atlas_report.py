@@ -27,6 +27,12 @@ def plain() -> Atlas:
     return heads_atlas(DATA / "recall_rotary_ln.pt")
 
 
+def test_a_head_is_found_by_its_name(plain):
+    assert plain.head("L1H0") is plain.data["heads"][2]
+    with pytest.raises(OptionError, match="no head 'L2H0': the model has 2 layers of 2 heads"):
+        plain.head("L2H0")
+
+
 def test_all_modes_follow_the_schema_and_come_back_from_a_directory(full, plain, tmp_path):
     for name, atlas in (("full", full), ("plain", plain)):
         validate_atlas(atlas.data)

@@ -78,6 +78,9 @@ def test_a_users_own_map_translates_names_that_nobody_knows(tmp_path: Path) -> N
     (tmp_path / "names.json").write_text(json.dumps(_own_map()))
     options = {"names": tmp_path / "names.json"}
     assert _agrees(tmp_path / "model.pt", model, **options, overrides={"n_heads": HEADS})
+    assert _agrees(tmp_path / "model.pt", model, names=_own_map(), overrides={"n_heads": HEADS})
+    with pytest.raises(CheckpointError, match="the name map: 'wieghts' is no part of a name map; did you mean"):
+        load_checkpoint(tmp_path / "model.pt", names={**_own_map(), "wieghts": {}})
     (tmp_path / "mine.json").write_text(json.dumps({"n_heads": HEADS}))
     assert _agrees(tmp_path / "model.pt", model, **options, config=tmp_path / "mine.json")
     swapped = _own_map()

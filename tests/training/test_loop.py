@@ -20,7 +20,8 @@ def test_training_lowers_the_loss_towards_bayes(tmp_path):
     task = Recall(vocab=9, pairs=2, length=6)
     config = default_config(task, d_model=32, d_head=16)
     result = small_run(tmp_path / "run", task=task, model=config, steps=150, batch=64, learning_rate=2e-2)
-    first, last = result.metrics[0], result.metrics[-1]
+    first, last = result.metrics[0], result.last
+    assert last is result.metrics[-1]
     assert (last["bayes_loss"], last["bayes_accuracy"]) == (0, 1)
     assert last["chance_loss"] == pytest.approx(torch.tensor(8.0).log().item(), abs=1e-4)
     assert first["loss"] == pytest.approx(last["chance_loss"], abs=0.2)
