@@ -31,6 +31,7 @@ _MODULES = {
         "figure",
         "head_map",
         "kernel_blocks",
+        "outcome_map",
         "parent_attention",
         "phase_map",
         "power_law_chart",
