@@ -10,7 +10,7 @@ from typing import Final
 
 from imir_lens.errors import OptionError, did_you_mean
 from imir_lens.figures.raster import rasterised
-from imir_lens.figures.style import Real, markup, svg_css, text_width
+from imir_lens.figures.style import DARK_NOTEBOOK, Real, markup, svg_css, text_width
 
 THEMES: Final = ("light", "dark", "auto")
 _TITLE, _CAPTION, _MARGIN = 17.0, 12.0, 22.0
@@ -86,13 +86,15 @@ class Figure:
         return place
 
     def _repr_svg_(self) -> str:
-        # One theme: a notebook's own theme is not the system's, and a figure has its own ground.
+        # One theme: a picture does not know that of the notebook, and has its own ground.
         return self.svg("light").partition("?>\n")[2]
 
     def _repr_html_(self) -> str:
         # In the page itself: as a picture it would neither shrink with its place nor say what it shows. Its ids are its
         # own, since a notebook may show two figures of a kind.
         text = self._repr_svg_().replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
+        dark = svg_css("dark").replace(".imir-svg", f".imir-svg{DARK_NOTEBOOK}")
+        text = text.replace("</style>", f"\n{dark}</style>", 1)
         own = "figure-" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
         name = text.partition(' aria-labelledby="')[2].partition("-t ")[0]
         return re.sub(rf'(?<=[" ]){re.escape(name)}-([td])(?=[" ])', rf"{own}-\1", text)

@@ -49,6 +49,9 @@ THEMES: Final[dict[str, dict[str, str]]] = {
     },
 }
 
+DARK_NOTEBOOK: Final = ":is([data-jp-theme-light=false] *,.vscode-dark *)"
+"""What stands inside a dark JupyterLab or VS Code, as a CSS selector: a notebook's theme is not the system's."""
+
 FONT: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 MONO: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 

@@ -44,6 +44,7 @@ class Card:
                 font=Markup(style.FONT),
                 mono=Markup(style.MONO),
                 themes=style.THEMES,
+                dark_notebook=Markup(style.DARK_NOTEBOOK),
                 roles=style.ROLE_COLOURS,
                 svg_rules={theme: Markup(style.svg_css(theme)) for theme in style.THEMES},
             )

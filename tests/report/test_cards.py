@@ -159,6 +159,7 @@ def test_no_two_cards_share_element_ids(results):
 def test_cards_can_be_read_in_light_and_dark_notebooks(light, results, web, tmp_path):
     ground = {"true": "#ffffff", "false": "#111111"}[light]
     cards = "".join(result._repr_html_() for result in results.values())
+    cards += results["circuit"].figure("L1H0")._repr_html_()
     path = tmp_path / "notebook.html"
     body = f'<body data-jp-theme-light="{light}" style="background:{ground}"><main><h1 style="color:#808080">Cards</h1>'
     path.write_text(f'<!DOCTYPE html><html lang="en"><title>Cards</title>{body}{cards}</main></body></html>')
@@ -166,6 +167,8 @@ def test_cards_can_be_read_in_light_and_dark_notebooks(light, results, web, tmp_
     assert contrast(page) == figures(page) == traffic(page) == []
     shown = page.evaluate("getComputedStyle(document.querySelector('.imir-card')).backgroundColor")
     colour = style.THEMES["light" if light == "true" else "dark"]["page"]
+    assert shown == f"rgb({', '.join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5))})"
+    shown = page.evaluate("getComputedStyle(document.querySelector('body > main > .imir-svg .page')).fill")
     assert shown == f"rgb({', '.join(str(int(colour[k : k + 2], 16)) for k in (1, 3, 5))})"
     page.close()
 
