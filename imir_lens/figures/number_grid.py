@@ -116,7 +116,10 @@ class NumberGrid:
         frame += f'width="{wide - 2.4:.1f}" height="{high - 2.4:.1f}"/>'
         if not self.written:
             return frame
-        return frame + words(x + 4, y + 10, role_symbol(role), f"strong fill {role_class(role)}", size=8.5)
+        sign = role_symbol(role)
+        # On a strong shade the role's colour could not be read.
+        tab = f'<rect class="page" x="{x:.1f}" y="{y:.1f}" width="{text_width(sign, 8.5) + 6:.1f}" height="12" rx="2"/>'
+        return tab + frame + words(x + 3.5, y + 9.5, sign, f"strong fill {role_class(role)}", size=8.5)
 
 
 def brief(value: Real) -> str:
