@@ -2,8 +2,9 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from imir_lens.figures.figure import Drawn, Figure
 from imir_lens.report import report_figures
@@ -12,6 +13,9 @@ from imir_lens.report.json_files import write_text
 from imir_lens.report.markdown import render_markdown
 from imir_lens.report.saved_report import SavedReport
 from imir_lens.report.validation import validate
+
+if TYPE_CHECKING:
+    from imir_lens.coordinates import Coordinates
 
 COORDINATES_NAME: Final = "coordinates.safetensors"
 _SAVED: Final = ("circuit", "attribution", "attention", "trajectory")
@@ -27,7 +31,7 @@ class Savable(Protocol):
 
 
 class SavedCoordinates(Drawn):
-    """Coordinates that stand in a file already; saving copies it, drawing reads it."""
+    """Coordinates that stand in a file already: saving copies it, drawing reads it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,11 +40,15 @@ class SavedCoordinates(Drawn):
         """Copy the file to `path`."""
         shutil.copyfile(self.path, path)
 
-    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
-        """Return what draws the coordinates of each head, by its name, and of the `readout`."""
+    def load(self) -> "Coordinates":
+        """Read the file."""
         from imir_lens.coordinates import Coordinates
 
-        return Coordinates.load(self.path).figure_makers()
+        return Coordinates.load(self.path)
+
+    def figure_makers(self) -> dict[str, Callable[[], Figure]]:
+        """Return what draws the coordinates of each head, by its name, and of the `readout`."""
+        return self.load().figure_makers()
 
 
 class Report(SavedReport):
@@ -87,9 +95,23 @@ class Report(SavedReport):
         """Return what draws each figure, by name.
 
         `circuit`, `attribution`, `attention`, `attention_2` … for the report's contexts, `trajectory` where training
-        was followed. Those of coordinates are `report.coordinates.figure("L1H0")`.
+        was followed; where the coordinates are at hand each head's, as `L1H0`, and the `readout`.
         """
-        return report_figures.figure_makers(self.data)
+        makers = report_figures.figure_makers(self.data)
+        if isinstance(self.coordinates, Drawn):
+            model = self.data["model"]
+            heads = [f"L{layer}H{head}" for layer in range(model["n_layers"]) for head in range(model["n_heads"])]
+            makers |= {name: partial(self._draw_coordinates, name) for name in (*heads, "readout")}
+        return makers
+
+    def _draw_coordinates(self, name: str) -> Figure:
+        """Draw a head's coordinates, or the readout's, with the circuit outlined."""
+        # Only here: coordinates are tensors, and a report by itself needs no torch.
+        from imir_lens.report.circuit_card import coordinate_figures
+
+        kept: Any = self.coordinates
+        found = kept.load() if isinstance(kept, SavedCoordinates) else kept
+        return coordinate_figures(found, {unit["id"]: unit["role"] for unit in self.units})[name]()
 
     def write_beside(self, directory: Path) -> None:
         """Write coordinates.safetensors, where the coordinates are at hand."""

@@ -193,14 +193,16 @@ def test_a_report_read_back_draws_its_coordinates(circuit, tmp_path):
     again = Report.load(tmp_path / "report")
     assert again.coordinates.figures == ("L0H0", "L1H0", "readout")
     assert again.coordinates.figure("L1H0") == circuit.coordinates.figure("L1H0")
+    assert again.figures[-3:] == ("L0H0", "L1H0", "readout")
+    outlined = again.figure("L1H0").drawing
+    assert outlined == circuit.figure("L1H0").drawing != circuit.coordinates.figure("L1H0").drawing
+    assert "L1H0" not in Report(sample_report()).figures
 
 
 @pytest.mark.parametrize("name", ["circuit", "coordinates_L1H0"])
 def test_the_documents_pictures_are_what_is_drawn(name, analysed):
     stored = (Path("docs/images") / f"{name}.svg").read_text(encoding="utf-8")
-    head = name.partition("_")[2]
-    figure = analysed.coordinates.figure(head) if head else analysed.figure(name)
-    assert texts(stored) == texts(figure.svg())
+    assert texts(stored) == texts(analysed.figure(name.partition("_")[2] or name).svg())
 
 
 def texts(drawing: str) -> list[str]:
