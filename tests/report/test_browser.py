@@ -89,6 +89,16 @@ def test_a_unit_leads_to_where_its_heads_look_and_back(opened):
     assert "readout/via:L1H0/same" in page.evaluate("document.querySelector(':target').textContent")
 
 
+def test_a_large_pattern_grows_again_with_the_window(opened):
+    page = opened(sample_report())
+    page.until(DRAWN)
+    width = "[...document.querySelectorAll('#view-0 canvas')].pop().clientWidth"
+    before = page.evaluate(width)
+    for pixels, wanted in ((400, f"{width} < {before}"), (1280, f"{width} === {before}")):
+        page.resize(pixels)
+        page.until(wanted)
+
+
 def test_an_address_can_lead_into_a_fold(opened):
     page = opened(sample_report(), part="#attention-1-L1H0")
     page.until("document.querySelectorAll('canvas').length === 6")
