@@ -9,7 +9,7 @@ from markupsafe import Markup
 from imir_lens.figures.head_map import head_maps
 from imir_lens.report import atlas_tables as tables
 from imir_lens.report.cards import Card, card_name
-from imir_lens.report.html import environment, policy, read_template, stylesheet
+from imir_lens.report.html import environment, read_template, scripted, stylesheet
 from imir_lens.report.markdown import code, table, text
 from imir_lens.report.summary import subject
 
@@ -23,14 +23,12 @@ def render_atlas_html(data: Mapping[str, Any]) -> str:
     Args:
         data: an atlas, see `atlas_schema.json`.
     """
-    sorting = read_template("sorting.js.j2").strip()
     return (
         environment()
         .get_template("heads.html.j2")
         .render(
+            **scripted(read_template("sorting.js.j2").strip()),
             data=data,
-            policy=policy([sorting]),
-            script=Markup(sorting),
             subject=subject(data),
             stylesheet=stylesheet(),
             key_numbers=tables.key_numbers(data),

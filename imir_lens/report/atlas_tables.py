@@ -48,7 +48,10 @@ def gain_of(measured: Mapping[str, Any]) -> float:
 
 def labels_table(data: Mapping[str, Any]) -> Table:
     """Which heads have which label."""
-    table = Table("Labels", (Column("label"), Column("meaning"), Column("by weights"), Column("by patterns")))
+    table = Table(
+        "Which heads have which label",
+        (Column("label"), Column("meaning"), Column("by weights"), Column("by patterns")),
+    )
     for name, title in NAMES.items():
         row = [title, MEANINGS[name]]
         for source in ("weights", "patterns"):
@@ -182,6 +185,8 @@ def thresholds_note(data: Mapping[str, Any]) -> str:
 def paths_note(data: Mapping[str, Any]) -> str:
     """Say which upstream heads were looked through, and which were not."""
     paths = data["paths"]
+    if not paths["skipped"]:
+        return f"Looked through all {paths['chosen']:,} pairs of a head and an upstream head one by one."
     return (
         f"Looked through {paths['chosen']:,} pairs of a head and an upstream head one by one; skipped "
         f"{paths['skipped']:,} whose upstream head gives the previous token less than {paths['bound']:g} of its "

@@ -12,7 +12,7 @@ from imir_lens.report import words
 from imir_lens.report.cards import Card, card_name
 from imir_lens.report.comparison_units import SIDES
 from imir_lens.report.comparison_words import names, sample_note
-from imir_lens.report.html import environment, policy, stylesheet
+from imir_lens.report.html import environment, scripted, stylesheet
 from imir_lens.report.markdown import code, table, text
 from imir_lens.report.summary import KeyNumber
 
@@ -59,7 +59,7 @@ def render_comparison_html(data: Mapping[str, Any]) -> str:
         data: a comparison, see `comparison_schema.json`.
     """
     template = environment().get_template("comparison.html.j2")
-    return template.render(policy=policy([]), stylesheet=stylesheet(), **_view(data))
+    return template.render(**scripted(), stylesheet=stylesheet(), **_view(data))
 
 
 def comparison_card(data: Mapping[str, Any]) -> Card:

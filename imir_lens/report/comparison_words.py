@@ -53,7 +53,7 @@ def sample_note(data: Data) -> str:
         return "All differences below are zero."
     if _steps(data) is not None:
         return "Two checkpoints of one run: another seed may take another way, or the same at other steps."
-    return "Two models are two samples: what differs may be the training seed. Several seeds of each would say."
+    return "Two models are two samples: what differs may be the seed, which only several seeds of each can tell."
 
 
 def headline(data: Data) -> str:

@@ -64,6 +64,16 @@ def policy(scripts: list[str]) -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; base-uri 'none'; form-action 'none'"
 
 
+def scripted(*more: str) -> dict[str, Any]:
+    """Return what a page's template needs to run the script of every page, and others after it.
+
+    Args:
+        more: the texts of the other scripts.
+    """
+    scripts = [read_template("page.js.j2").strip(), *more]
+    return {"policy": policy(scripts), "scripts": [Markup(code) for code in scripts]}
+
+
 def stylesheet() -> Markup:
     """Return the rules of every page, figures included, in both themes."""
     rendered = (
@@ -132,19 +142,16 @@ def render_html(report: Mapping[str, Any]) -> str:
     bundle = attention_view.read_bundle() if report["examples"] else None
     examples = _examples(report, interactive=bundle is not None)
     anchors = _anchors(examples)
-    scripts = [read_template("page.js.j2").strip()]
     interactive = bundle is not None and any(example["data"] for example in examples)
-    if bundle is not None and interactive:
-        scripts += [bundle, read_template("attention.js.j2").strip()]
+    more = [bundle, read_template("attention.js.j2").strip()] if bundle is not None and interactive else []
     return (
         environment()
         .get_template("report.html.j2")
         .render(
+            **scripted(*more),
             report=report,
-            policy=policy(scripts),
             subject=summary.subject(report),
             stylesheet=stylesheet(),
-            scripts=[Markup(code) for code in scripts],
             installed=bundle is not None,
             interactive=interactive,
             circuitsvis=attention_view.bundle_version() if bundle is not None else "",

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from imir_lens.figures.trajectory_chart import trajectory_chart
 from imir_lens.report import trajectory_tables as tables
 from imir_lens.report.cards import Card, card_name
-from imir_lens.report.html import environment, policy, stylesheet
+from imir_lens.report.html import environment, scripted, stylesheet
 from imir_lens.report.markdown import code, table, text
 
 
@@ -22,8 +22,8 @@ def render_trajectory_html(data: Mapping[str, Any]) -> str:
         environment()
         .get_template("trajectory.html.j2")
         .render(
+            **scripted(),
             data=data,
-            policy=policy([]),
             subject=subject(data),
             stylesheet=stylesheet(),
             headline=tables.headline(data),

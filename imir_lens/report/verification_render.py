@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from imir_lens.report import verification_words as words
-from imir_lens.report.html import environment, policy, stylesheet
+from imir_lens.report.html import environment, scripted, stylesheet
 from imir_lens.report.markdown import code, table, text
 from imir_lens.report.summary import subject
 from imir_lens.report.verification_figures import CAPTIONS, figure_makers
@@ -36,8 +36,8 @@ def render_verification_html(report: Mapping[str, Any]) -> str:
         environment()
         .get_template("verification.html.j2")
         .render(
+            **scripted(),
             report=report,
-            policy=policy([]),
             subject=subject(report),
             stylesheet=stylesheet(),
             mechanism=MECHANISMS[report["verdict"]["mechanism"]],

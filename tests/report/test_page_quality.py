@@ -95,6 +95,8 @@ def inspected(web, path_of):
     def inspect(name):
         page = web.open(path_of(name))
         found = {"seconds": _seconds(page)}
+        page.settle()
+        found["marked"] = page.evaluate("document.querySelectorAll('.contents [aria-current]').length")
         open_folds(page)
         found |= {check.__name__: check(page) for check in LIGHT}
         page.emulate(dark=True)
@@ -110,6 +112,11 @@ def inspected(web, path_of):
         return found
 
     return inspect
+
+
+@each_page
+def test_the_contents_mark_the_section_that_is_read(inspected, name):
+    assert inspected(name)["marked"] == 1
 
 
 @each_page
