@@ -163,7 +163,7 @@ def _kernels(
                 )
         entries.append((f"query {query}, key {source}", "ink", _KINDS[rank]))
     out.append(key(axes.left, axes.top + axes.height + BELOW + 16, entries))  # type: ignore[arg-type]
-    more = _counted(len(order) - len(lines), "pair of paths' offset kernel")
+    more = _counted(len(order) - len(lines), "offset kernel")
     return "".join(out), ABOVE + _KERNEL[1] + BELOW + 34, more
 
 

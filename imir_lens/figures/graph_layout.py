@@ -19,6 +19,7 @@ COLUMN: Final = 204.0
 LOOP: Final = 27.0
 LANE: Final = 25.0
 LABEL: Final = 150.0
+SAG: Final = 40.0
 MOST_LOOPS: Final = 4
 
 Unit = Mapping[str, Any]
@@ -169,13 +170,18 @@ class Canvas:
         x1, y1 = end.left - 7, end.y + self.port(edge.end, edge.side, lane=b > a + 1)
         if edge.side == "value":
             x1 += 5
-        # Edges with both ends in common would lie on each other: each next one leaves a bit lower.
-        y0 = min(y0 + 9.0 * self.parallel[edge.start, edge.end, edge.side], start.y + 18)
+        # Edges with both ends in common would lie on each other: each next one leaves lower and sags more.
+        before = self.parallel[edge.start, edge.end, edge.side]
+        y0 = min(y0 + 14.0 * before, start.y + 18)
+        sag = SAG * before
         self.parallel[edge.start, edge.end, edge.side] += 1
         if b == a + 1:
             bend = (x1 - x0) * 0.45
-            points = [_bezier(x0, y0, bend, x1, y1, t) for t in (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)]
-            return f"M{x0:.1f} {y0:.1f}C{x0 + bend:.1f} {y0:.1f} {x1 - bend:.1f} {y1:.1f} {x1:.1f} {y1:.1f}", points
+            points = [_bezier(x0, y0, bend, x1, y1, sag, t) for t in (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)]
+            return (
+                f"M{x0:.1f} {y0:.1f}C{x0 + bend:.1f} {y0 + sag:.1f} {x1 - bend:.1f} {y1:.1f} {x1:.1f} {y1:.1f}",
+                points,
+            )
         lane = self.lane(edge.side)
         gap = self.gap
         y0 += {"key": -6.0, "readout": 4.0, "chain": 4.0}.get(edge.side, 0.0)
@@ -198,10 +204,10 @@ class Canvas:
         return points[0]
 
 
-def _bezier(x0: float, y0: float, bend: float, x1: float, y1: float, t: float) -> tuple[float, float]:
+def _bezier(x0: float, y0: float, bend: float, x1: float, y1: float, sag: float, t: float) -> tuple[float, float]:
     s = 1 - t
     weights = (s**3, 3 * s * s * t, 3 * s * t * t, t**3)
-    xs, ys = (x0, x0 + bend, x1 - bend, x1), (y0, y0, y1, y1)
+    xs, ys = (x0, x0 + bend, x1 - bend, x1), (y0, y0 + sag, y1, y1)
     return sum(w * x for w, x in zip(weights, xs, strict=True)), sum(w * y for w, y in zip(weights, ys, strict=True))
 
 

@@ -107,6 +107,8 @@ class NumberGrid:
         )
         if not self.written:
             return box
+        if at in self.roles:  # its sign takes the upper left corner
+            return box + words(x + wide - 5, y + high - 5, brief(value), "", size=FONT, anchor="end")
         return box + words(x + wide / 2, y + high / 2 + 4, brief(value), "", size=FONT, anchor="middle")
 
     def _outline(self, at: tuple[int, int], left: float, top: float) -> str:

@@ -101,4 +101,4 @@ def atlas_caption(data: Mapping[str, Any]) -> str:
     model, found = data["model"], data["data"]
     heads = f"{model['n_layers']} layers of {model['n_heads']} heads"
     seen = f"; seen: {found['contexts']:,} contexts of twice {found['length']:,} tokens" if found is not None else ""
-    return f"{heads}. z: standard deviations above all pairs of heads, from the weights{seen}."
+    return f"{heads}. z: standard deviations over pairs of tokens, from the weights{seen}."

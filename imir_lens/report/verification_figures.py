@@ -15,9 +15,9 @@ from imir_lens.report.summary import subject
 from imir_lens.report.words import MECHANISMS
 
 CAPTIONS: Final = {
-    "attention": "Attention and the posterior over parents on a few contexts",
+    "attention": "Attention and the posterior over parents",
     "posterior": "Attention against the posterior, against the true parents, and by distance",
-    "examples": "L_pa over the number of examples",
+    "examples": "Parent loss L_pa over the number of examples",
     "kernel": "The kernel before and after the effective map",
     "errors": "Column errors beside row errors",
     "copyers": "Where the copyers look",
@@ -64,6 +64,8 @@ def _figure(report: Mapping[str, Any], name: str) -> Figure:
         name == "copyers" and "nats" in report["drawn"]["copyers"]["offsets_unit"]
     )
     sample = "from the weights" if weights else f"{contexts:,} contexts"
+    if name == "attention":
+        sample = f"{len(report['examples'])} of {sample}"
     sizes = f"{evaluation['examples']} examples of {evaluation['positions']} positions"
     where = f"{subject(report)} on {report['task']['name']}"
     return Figure(_DRAW[name](report), CAPTIONS[name], f"{where}: {sample}, {sizes}. {_UNITS.get(name, '')}".strip())

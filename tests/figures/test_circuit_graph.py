@@ -111,6 +111,19 @@ def test_edges_with_both_ends_in_common_stand_apart():
     assert len(starts) == len(set(starts)) == 3
 
 
+def test_their_labels_stand_one_below_the_other():
+    report = sample_report("memory")
+    twin = {**report["circuit"]["units"][0], "id": "readout/via:L1H0/assoc"}
+    report["circuit"]["units"].append(twin)
+    (x, y, width, height), (other_x, other_y, other_width, _) = [
+        [float(group.find(f"{SVG}rect").get(key)) for key in ("x", "y", "width", "height")]
+        for group in draw(report).iter(f"{SVG}g")
+        if re.match(r"readout/via:(L0H0\.)?L1H0/", group.findtext(f"{SVG}title") or "")
+    ]
+    assert abs(x + width / 2 - other_x - other_width / 2) < 15
+    assert abs(y - other_y) > height
+
+
 def test_many_units_on_one_head_are_counted_not_piled_up():
     report = sample_report("recall")
     unit = report["circuit"]["units"][2]
