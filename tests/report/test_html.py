@@ -32,6 +32,15 @@ def test_every_kind_of_report_shows_its_verdict_units_and_losses(kind):
     assert "nats" in page.text
 
 
+@pytest.mark.parametrize("count, said", [(0, None), (1, "1 caveat"), (3, "3 caveats")])
+def test_the_evidence_says_how_many_caveats_there_are_and_leads_to_them(count, said):
+    report = sample_report("recall")
+    report["verdict"]["caveats"] = ["It may be otherwise."] * count
+    text = render_html(report)
+    assert (said is None) == ('#caveats">' not in text.partition("<main")[2])
+    assert said is None or f'<a href="#caveats">{said}</a>' in text
+
+
 def test_it_is_one_small_file_that_fetches_nothing(recall):
     assert len(recall.encode()) < 4_000_000
     page = Page(recall)
