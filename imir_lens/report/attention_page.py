@@ -62,9 +62,11 @@ class AttentionView:
                 policy=policy(scripts),
                 title=self.title,
                 dropped=self.dropped,
-                stylesheet=stylesheet(),
+                # CircuitsVis draws on white only, and a notebook's dark theme reaches into the frame.
+                stylesheet=stylesheet(dark=False),
                 theme=style.THEMES["light"],
                 width=_WIDTH,
+                a_row=_A_ROW,
                 licences=attention_view.LICENCES if scripts else (),
                 scripts=[Markup(code) for code in scripts],
                 data=Markup(data),

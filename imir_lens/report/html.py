@@ -74,12 +74,13 @@ def scripted(*more: str) -> dict[str, Any]:
     return {"policy": policy(scripts), "scripts": [Markup(code) for code in scripts]}
 
 
-def stylesheet() -> Markup:
-    """Return the rules of every page, figures included, in both themes."""
+def stylesheet(*, dark: bool = True) -> Markup:
+    """Return the rules of every page, figures included: in both themes, or without `dark` in the light one only."""
     rendered = (
         environment()
         .get_template("style.css.j2")
         .render(
+            dark=dark,
             font=Markup(style.FONT),
             mono=Markup(style.MONO),
             themes=style.THEMES,

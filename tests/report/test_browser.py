@@ -6,7 +6,7 @@ import re
 import pytest
 from helpers_report import Page, hostile_report
 from page_checks import axe, figures, svg_contrast, traffic
-from sample_report import sample_report
+from sample_report import example, sample_report
 
 from imir_lens.report.attention_page import AttentionView
 from imir_lens.report.html import render_html
@@ -131,6 +131,23 @@ def test_a_notebooks_view_is_for_everyone_and_stays_in_its_frame(web, tmp_path):
     assert outside.evaluate_frames("document.querySelectorAll('[data-attention] [role=button]').length") == [0, 2]
     outside.close()
     inside.close()
+
+
+@pytest.mark.parametrize("heads", [2, 12])
+def test_a_notebooks_view_fits_its_frame_and_can_be_read_in_a_dark_notebook(heads, web, tmp_path):
+    path = tmp_path / "notebook.html"
+    view = AttentionView(example([f"L{k // 6}H{k % 6}" for k in range(heads)]))
+    path.write_text(f"<!DOCTYPE html>{view._repr_html_()}")
+    page = web.open(path, dark=True)
+    page.until("document.readyState === 'complete'")
+    drawn = f"document.querySelectorAll('canvas').length === {heads + 1}"
+    look = "[matchMedia('(prefers-color-scheme: dark)').matches, getComputedStyle(document.querySelector('h1')).color]"
+    assert page.evaluate_frames(f"{drawn} && {look}")[1] == [True, "rgb(93, 104, 120)"]
+    for width in (950, 700, 600, 400):
+        page.resize(width)
+        page.settle()
+        assert page.evaluate_frames("document.documentElement.scrollHeight - innerHeight")[1] == 0, width
+    page.close()
 
 
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(opened):
