@@ -5,7 +5,7 @@ import torch
 import imir_lens
 
 report = imir_lens.analyze("tests/data/recall_2l.pt", "recall")  # a path, or a live model
-report.save("report")  # report.html, report.md, report.json, figures, coordinates
+report.save("report", force=True)  # report.html, report.md, report.json, figures, coordinates
 
 model, task = imir_lens.open_model("tests/data/recall_2l.pt"), imir_lens.make_task("recall")
 projector = imir_lens.ImirProjector.for_task(task).fit(model.weights)

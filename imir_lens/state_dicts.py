@@ -187,10 +187,10 @@ def require_known(
     missing = [field for field in unknown if field not in known]
     if missing:
         found = " ".join(f"{key}={value}" for key, value in config.items())
-        line = " ".join(f"{field}={_USUAL[field]}" for field in missing)
+        line = " ".join(f"--model {field}={_USUAL[field]}" for field in missing)
         raise CheckpointError(
             f"{name}: a state dict without cfg: its shapes give {found}, but not {', '.join(missing)}: "
-            f"pass --config FILE, or the values it was trained with, e.g. --model {line} (in Python: overrides)"
+            f"pass --config FILE, or the values it was trained with, e.g. {line} (in Python: overrides)"
         )
     return {**config, **known}
 

@@ -104,10 +104,10 @@ def test_a_bare_state_dict_tells_its_sizes_and_asks_for_the_rest(tmp_path: Path,
     assert "state dict without cfg" in message
     assert "n_layers=2 n_heads=1 d_model=128 d_head=64 d_vocab=64" in message
     assert "pass --config FILE" in message
-    line = message.partition("--model ")[2]
-    assert line == "use_attn_scale=True normalization_type=None"
+    line = message.partition("e.g. ")[2].removesuffix(" (in Python: overrides)")
+    assert line == "--model use_attn_scale=True --model normalization_type=None"
     # The line that the message gives, as the command line would pass it on, is enough.
-    overrides = dict(word.split("=") for word in line.split())
+    overrides = dict(word.split("=") for word in line.replace("--model ", "").split())
     _assert_same_weights(load_checkpoint(tmp_path / "bare.pt", overrides=overrides), recall)
 
 

@@ -127,5 +127,5 @@ def check_output(directory: str | Path, *, force: bool) -> None:
     if taken:
         raise OptionError(f"{str(path)!r} is a file; give a directory with --out")
     if occupied and not force:
-        raise OptionError(f"{str(path)!r} exists; pass --force to overwrite")
+        raise OptionError(f"{str(path)!r} exists; pass --force to overwrite (in Python: force=True)")
     check_writable(path)

@@ -22,7 +22,10 @@ def test_convert_writes_a_model_and_says_how_it_was_checked(tmp_path):
 def test_convert_prints_json_and_replaces_with_force_only(tmp_path):
     out = tmp_path / "model"
     assert call("convert", RECALL, "--out", out, "--quiet").stdout == ""
-    assert refused(call("convert", RECALL, "--out", out)) == f"imir-lens: '{out}' exists; pass --force to overwrite"
+    assert (
+        refused(call("convert", RECALL, "--out", out))
+        == f"imir-lens: '{out}' exists; pass --force to overwrite (in Python: force=True)"
+    )
     (out / "notes.txt").write_text("mine")
     result = call("convert", RECALL, "--out", out, "--force", "--json", "--dtype", "float64")
     told = json.loads(result.stdout)

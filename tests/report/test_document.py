@@ -72,7 +72,7 @@ def test_a_number_that_json_lacks_is_refused(tmp_path):
 def test_an_existing_report_is_kept_without_force(tmp_path):
     place = Report(sample_report("recall")).save(tmp_path / "out")
     before = contents(place)
-    with pytest.raises(OptionError, match="out' exists; pass --force to overwrite"):
+    with pytest.raises(OptionError, match=r"out' exists; pass --force to overwrite \(in Python: force=True\)"):
         Report(sample_report("memory")).save(place)
     with pytest.raises(OptionError, match="--force"):
         check_output(place, force=False)
