@@ -172,7 +172,7 @@ def render_html(report: Mapping[str, Any]) -> str:
             roles=tables.roles_table(report),
             separate=tables.separate_table(report),
             separate_note=summary.separate_note(report),
-            attributed=any(c["attribution"] for c in report["coordinates"]),
+            attributed=summary.attributed(report),
             kinds=tables.kinds_table(report),
             kinds_note=summary.KINDS_NOTE,
             evaluation=tables.evaluation_table(report),

@@ -112,14 +112,15 @@ def render_markdown(report: Mapping[str, Any], *, figures: bool = True) -> str:
         kinds = tables.kinds_table(report)
         if kinds is not None:
             parts += [f"{summary.KINDS_NOTE}\n", table(kinds)]
-    parts.append("## Which coordinates matter\n")
-    parts.append(
-        "Attribution: how much a coordinate accounts for of the fall of the surrogate's loss from no coordinates to "
-        "all of them, in nats; positive means that it helps.\n"
-    )
-    if figures:
-        parts.append("![Attributions and the cut](figures/attribution.svg)\n")
-    parts.append(table(tables.coordinates_table(report, most=20)))
+    if summary.attributed(report):
+        parts.append("## Which coordinates matter\n")
+        parts.append(
+            "Attribution: how much a coordinate accounts for of the fall of the surrogate's loss from no coordinates "
+            "to all of them, in nats; positive means that it helps.\n"
+        )
+        if figures:
+            parts.append("![Attributions and the cut](figures/attribution.svg)\n")
+        parts.append(table(tables.coordinates_table(report, most=20)))
     if report["examples"]:
         parts.append("## Where the heads look\n")
         if figures:

@@ -12,7 +12,7 @@ from imir_lens.figures.style import number, visible
 from imir_lens.figures.trajectory_chart import trajectory_chart
 from imir_lens.report import tables, words
 from imir_lens.report.cards import Card, card_name
-from imir_lens.report.summary import key_numbers, subject
+from imir_lens.report.summary import attributed, key_numbers, subject
 
 
 def figure_makers(report: Mapping[str, Any]) -> dict[str, Callable[[], Figure]]:
@@ -21,10 +21,9 @@ def figure_makers(report: Mapping[str, Any]) -> dict[str, Callable[[], Figure]]:
     Args:
         report: the data of a report, see `schema.json`.
     """
-    makers: dict[str, Callable[[], Figure]] = {
-        "circuit": partial(_circuit, report),
-        "attribution": partial(_attribution, report),
-    }
+    makers: dict[str, Callable[[], Figure]] = {"circuit": partial(_circuit, report)}
+    if attributed(report):
+        makers["attribution"] = partial(_attribution, report)
     for k in range(len(report["examples"])):
         makers[f"attention_{k + 1}" if k else "attention"] = partial(_attention, report, k)
     if "trajectory" in report:

@@ -31,6 +31,11 @@ def _performance(label: str, found: Mapping[str, Real] | None, note: str) -> Key
     return KeyNumber(label, number(found["loss"]), f"nats; accuracy {number(found['accuracy'])}; {note}")
 
 
+def attributed(report: Mapping[str, Any]) -> bool:
+    """Whether any coordinate has an attribution; none has where all of them hardly lower the surrogate's loss."""
+    return any(row["attribution"] for row in report["coordinates"])
+
+
 def key_numbers(report: Mapping[str, Any]) -> list[KeyNumber]:
     """The numbers a reader wants first; without a circuit, those that say why."""
     evaluation, circuit = report["evaluation"], report["circuit"]
@@ -107,7 +112,9 @@ def not_detected_notes(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     evaluation, search = report["evaluation"], report["search"]
     roles = "; ".join(f"{role} ({meaning})" for role, meaning in ROLE_MEANINGS.items() if role != "auxiliary")
     found = f"{search['coordinates_total']:,} coordinates over {search['paths']:,} paths"
-    if report["coordinates"]:
+    if not attributed(report):
+        found += "; together they hardly lower the surrogate's loss, so none was searched"
+    else:
         top = report["coordinates"][0]
         found += f"; the largest attribution is {number(top['attribution'])} ({top['id']})"
     units = report["circuit"]["units"]

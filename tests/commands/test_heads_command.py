@@ -14,7 +14,7 @@ def test_it_prints_the_labels_and_writes_the_atlas(tmp_path):
     assert result.exit_code == 0, result.stderr
     assert "induction        L1H0 L1H1" in result.stdout
     assert "previous token   L0H0" in result.stdout
-    assert "skipped 0" in result.stdout
+    assert "Looked through all 4 pairs" in result.stdout
     assert str(out / "heads.html") in result.stdout
     for step in ("vocabulary …", "layers …", "patterns …", "scores …", "removals …"):
         assert result.stderr.count(step) == 1

@@ -17,6 +17,8 @@ from imir_lens.causal.construction import construct
 from imir_lens.figures import style
 from imir_lens.report.cards import Card
 from imir_lens.report.document import Report
+from imir_lens.report.html import render_html
+from imir_lens.report.markdown import render_markdown
 from imir_lens.report.summary import KeyNumber
 from imir_lens.report.tables import Column, Table
 from imir_lens.tasks.causal_tree import CausalTree
@@ -87,6 +89,15 @@ def test_heads_and_readout_are_figures_with_the_circuit_outlined(circuit):
         assert "outlined: the circuit" in with_roles and "outlined" not in without
     with pytest.raises(imir_lens.ImirError, match=r"no figure 'L2H0' here; did you mean 'L[01]H0'"):
         circuit.figure("L2H0")
+
+
+def test_where_nothing_is_attributed_no_attribution_is_drawn_or_linked():
+    data = sample_report("not_detected")
+    for row in data["coordinates"]:
+        row["attribution"] = 0.0
+    assert "attribution" not in Report(data).figures
+    assert "ttribution" not in render_markdown(data)
+    assert "together they hardly lower" in Page(render_html(data)).text
 
 
 @pytest.mark.parametrize("make", [sample_report, hostile_report])
