@@ -66,7 +66,11 @@ def train_run(
 
 
 def causal_result(result: "CausalTraining") -> tuple[dict[str, Any], list[str]]:
-    """Return what came out of a run, as JSON values and as lines."""
+    """Return what came out of a run, as JSON values and as lines.
+
+    Args:
+        result: of `train_run`.
+    """
     last, run = result.curve[-1], result.run
     assert run is not None  # `train_run` gives one
     losses = {

@@ -22,6 +22,7 @@ _OTHERS: Final = {
     "imir-lens/comparison": "a comparison of `imir-lens compare`",
 }
 _FILES: Final = ("report.json", "atlas.json", "trajectory.json", "comparison.json")
+_ANALYSE: Final = "expected a report; make one first with `imir-lens analyze {} --out DIR`"
 _WEIGHTS: Final = (".pt", ".pth", ".safetensors", ".gguf")
 
 
@@ -100,9 +101,6 @@ def _opened(given: Report | str | Path) -> Report:
     if kind:
         raise ReportError(f"{str(given)!r} is {kind}: expected a circuit report, of `imir-lens analyze`")
     return Report.load(place)
-
-
-_ANALYSE: Final = "expected a report; make one first with `imir-lens analyze {} --out DIR`"
 
 
 def _kind(place: Path) -> str:

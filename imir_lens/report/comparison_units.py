@@ -49,7 +49,14 @@ def match_units(first: Sequence[Unit], second: Sequence[Unit], *, by_id: bool) -
 def jaccards(first: Sequence[Unit], second: Sequence[Unit], *, by_id: bool) -> dict[str, float | None]:
     """Return the Jaccard indices of two circuits: of their ids, and of their shapes with multiplicity.
 
-    None where it says nothing: without a unit in either circuit, or for ids that do not correspond.
+    Args:
+        first: units of one circuit, as in report.json.
+        second: those of the other.
+        by_id: whether ids name the same heads in both.
+
+    Returns:
+        `id` and `shape`; None where an index says nothing: without a unit in either circuit, or for ids that do not
+        correspond.
     """
     ids = [{unit["id"] for unit in units} for units in (first, second)]
     shapes = [Counter(map(_shape, units)) for units in (first, second)]
