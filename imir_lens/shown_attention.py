@@ -26,7 +26,7 @@ MOST_TOKENS = 256
 def attention(
     model: nn.Module | str | Path | LensModel,
     batch: Batch | Int[Tensor, "*context position"],
-    heads: "Circuit | Report | Iterable[str | Head] | None" = None,
+    heads: "Circuit | Report | Iterable[str | Head] | str | None" = None,
     *,
     context: int = 0,
     decode: Callable[[Int[Tensor, " position"]], Sequence[str]] | None = None,
@@ -36,7 +36,7 @@ def attention(
     Args:
         model: a path or live model as in `open_model`, or an opened one.
         batch: contexts: of a task, or token ids.
-        heads: which: those of a circuit or a report, labelled with their roles; names such as "L0H0"; None: all.
+        heads: which: those of a circuit or a report, labelled with their roles; one name or several ("L0H0"); None: all.
         context: which context of the batch.
         decode: from token ids to texts (a task's `decode`, say); default, the ids.
 
@@ -45,13 +45,15 @@ def attention(
         left out.
 
     Raises:
-        OptionError: for a head or a context that does not exist, or no heads at all.
+        OptionError: for a head or a context that does not exist, an empty context, or no heads at all.
         ImirError: as `open_model`.
     """
     lens = model if isinstance(model, LensModel) else open_model(model)
     tokens = batch.tokens if isinstance(batch, Batch) else torch.atleast_2d(batch)
     if not -len(tokens) <= context < len(tokens):
         raise OptionError(f"context {context}: the batch has {len(tokens)}")
+    if not tokens.shape[1]:
+        raise OptionError("a context without tokens: expected at least one")
     tokens = tokens[context].unsqueeze(0)
     labels = _labels(lens, heads)
     dropped = []
@@ -84,7 +86,7 @@ def _labels(lens: LensModel, heads: Any) -> dict[Head, str]:
     if heads is None:
         return {h: str(h) for h in (Head(layer, index) for layer in range(w.n_layers) for index in range(w.n_heads))}
     roles = _roles(heads)
-    chosen: list[Head] = sorted(roles) if roles is not None else [_head(name) for name in heads]
+    chosen: list[Head] = sorted(roles) if roles is not None else [_head(name) for name in _listed(heads)]
     if not chosen:
         raise OptionError("no heads to show: expected at least one (a circuit without units has none)")
     for head in chosen:
@@ -92,6 +94,11 @@ def _labels(lens: LensModel, heads: Any) -> dict[Head, str]:
             raise OptionError(f"head {head}: the model has {w.n_layers} layers of {w.n_heads} heads")
     found = roles or {}
     return {head: " ".join([str(head), *map(role_symbol, found.get(head, ()))]) for head in chosen}
+
+
+def _listed(heads: Any) -> Iterable[Any]:
+    """Return a head's name alone as a list of one, not as its letters."""
+    return [heads] if isinstance(heads, str) else heads
 
 
 def _roles(heads: Any) -> dict[Head, list[str]] | None:

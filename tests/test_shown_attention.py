@@ -93,6 +93,19 @@ def test_files_are_written(model, batch, tmp_path) -> None:
     view = imir_lens.attention(model, batch, ["L0H0"])
     assert view.save(tmp_path / "a.svg").read_text().lstrip().startswith(("<?xml", "<svg"))
     assert view.save(tmp_path / "a.html").read_text().startswith("<!DOCTYPE html>")
+    assert view.save(tmp_path / "a.SVG").read_text() == (tmp_path / "a.svg").read_text()
+    with pytest.raises(OptionError, match=r"saved as \.html, \.svg or \.png, found '\.pdf'"):
+        view.save(tmp_path / "a.pdf")
+    assert not (tmp_path / "a.pdf").exists()
+
+
+def test_one_head_needs_no_list(model, batch) -> None:
+    assert list(imir_lens.attention(model, batch, "L0H1").example["attention"]) == ["L0H1"]
+
+
+def test_a_context_without_tokens_is_refused(model) -> None:
+    with pytest.raises(OptionError, match="a context without tokens"):
+        imir_lens.attention(model, torch.zeros(1, 0, dtype=torch.long))
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,11 @@ class Figure:
             OptionError: for another ending, a path that cannot be written, and as `svg` and `png`.
         """
         place = Path(path)
-        if place.suffix not in (".svg", ".png"):
+        ending = place.suffix.lower()
+        if ending not in (".svg", ".png"):
             found = repr(place.suffix) if place.suffix else "no ending"
             raise OptionError(f"{str(path)!r}: a figure is saved as .svg or .png, found {found}")
-        data = self.png(theme or "light", scale=scale) if place.suffix == ".png" else self.svg(theme or "auto").encode()
+        data = self.png(theme or "light", scale=scale) if ending == ".png" else self.svg(theme or "auto").encode()
         try:
             place.write_bytes(data)
         except OSError as error:

@@ -75,17 +75,21 @@ class AttentionView:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the page, or for a name ending in `.svg` or `.png` the fixed figure.
+        """Write the page (`.html`), or for a name ending in `.svg` or `.png` the fixed figure.
 
         Args:
             path: the file.
 
         Raises:
-            OptionError: when it cannot be written, or a PNG not be drawn (see `Figure.png`).
+            OptionError: for another ending, when it cannot be written, or a PNG not be drawn (see `Figure.png`).
         """
         place = Path(path)
-        if place.suffix in (".svg", ".png"):
+        ending = place.suffix.lower()
+        if ending in (".svg", ".png"):
             return self.figure().save(place)
+        if ending not in (".html", ".htm"):
+            found = repr(place.suffix) if place.suffix else "no ending"
+            raise OptionError(f"{str(path)!r}: the view is saved as .html, .svg or .png, found {found}")
         try:
             place.write_text(self.html(), encoding="utf-8", errors="xmlcharrefreplace")
         except OSError as error:

@@ -63,7 +63,8 @@ def read_json(path: Path, check: Callable[[Mapping[str, Any]], None]) -> dict[st
     try:
         data = json.loads(path.read_bytes(), parse_constant=refuse)
     except OSError as error:
-        raise ReportError(f"cannot read {str(path)!r}: {error.strerror}; expected a {path.name}") from error
+        wanted = f"a {path.name}" if path.suffix == ".json" else "the directory that a report is in"
+        raise ReportError(f"cannot read {str(path)!r}: {error.strerror}; expected {wanted}") from error
     except UnicodeDecodeError as error:
         raise ReportError(f"{str(path)!r} is not JSON: byte {error.start} is not text") from error
     except json.JSONDecodeError as error:

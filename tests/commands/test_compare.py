@@ -89,6 +89,11 @@ def test_what_is_not_a_circuit_report_is_refused_and_nothing_is_written(kind, si
     assert not (tmp_path / "out").exists()
 
 
+def test_a_directory_that_is_not_there_is_named(reports, tmp_path):
+    line = refused(call("compare", reports[0], tmp_path / "nowhere", "--out", tmp_path / "out"))
+    assert line.endswith("nowhere': No such file or directory; expected the directory that a report is in")
+
+
 def test_a_checkpoint_is_sent_to_analyze(reports, tmp_path):
     line = refused(call("compare", reports[0], RECALL, "--out", tmp_path / "out"))
     assert "is a checkpoint: expected a report; make one first with `imir-lens analyze" in line

@@ -96,7 +96,8 @@ def test_the_ending_says_what_is_saved(tmp_path):
             FIGURE.save(tmp_path / name)
     with pytest.raises(OptionError, match=r"cannot write .*: No such file or directory"):
         FIGURE.save(tmp_path / "missing" / "f.svg")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.svg", "f.svg"]
+    assert FIGURE.save(tmp_path / "u.SVG").read_text() == FIGURE.svg("auto")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.svg", "f.svg", "u.SVG"]
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1e6, float("nan")])
