@@ -36,7 +36,7 @@ def attention(
     Args:
         model: a path or live model as in `open_model`, or an opened one.
         batch: contexts: of a task, or token ids.
-        heads: which: those of a circuit or a report, labelled with their roles; one name or several ("L0H0"); None: all.
+        heads: which: those of a circuit or a report, labelled with their roles; one name or more ("L0H0"); None: all.
         context: which context of the batch.
         decode: from token ids to texts (a task's `decode`, say); default, the ids.
 
