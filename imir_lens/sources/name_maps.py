@@ -32,6 +32,7 @@ SHIPPED = ("nanogpt", "mingpt", "mingpt_2020")
 _LAYER = "{layer}"
 Names = str | Path | Mapping[str, Any]
 """What says which weight is which: a shipped map's name, a JSON file, or what would be in it."""
+_GIVEN = "the name map"  # one that comes as a dict has no name of its own
 _KEYS = {"description", "weights", "config", "config_names", "ignore"}
 
 
@@ -70,6 +71,11 @@ class NameMap:
     config_names: dict[str, str] = field(default_factory=dict)
     ignore: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return self.name if self.name == _GIVEN else f"the name map {self.name}"
+
     def n_layers(self, names: Mapping[str, Any]) -> int:
         """Return the number of layers that a model's names count: one more than the highest."""
         patterns = [pattern_of(entry.source) for entry in self.weights.values() if _LAYER in entry.source]
@@ -93,7 +99,7 @@ def read_name_map(source: Names) -> NameMap:
         CheckpointError: when there is no such map, or it is not in the form that the module describes.
     """
     if isinstance(source, Mapping):
-        return _parse(dict(source), "the name map")
+        return _parse(dict(source), _GIVEN)
     if str(source) in SHIPPED:
         text = (files("imir_lens.sources") / "maps" / f"{source}.json").read_text(encoding="utf-8")
         return _parse(json.loads(text), str(source))
@@ -131,6 +137,8 @@ def _parse(content: Any, name: str) -> NameMap:
     weights = content.get("weights") if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not weights:
         raise CheckpointError(f"{name}: not a name map: expected an object with 'weights', from target to source names")
+    if not all(isinstance(key, str) for key in [*content, *weights]):
+        raise CheckpointError(f"{name}: a key is no text: expected names only")
     if unknown := sorted(set(content) - _KEYS):
         raise CheckpointError(f"{name}: {unknown[0]!r} is no part of a name map; {did_you_mean(unknown[0], _KEYS)}")
     config, config_names = content.get("config", {}), content.get("config_names", {})

@@ -56,10 +56,10 @@ def translate(
                 weight = _turned(state[source], entry, source, lengths, name)
                 found[target.replace("{layer}", str(layer))] = weight
             elif not entry.optional:
-                raise CheckpointError(f"{name}: no weight {source!r}, which the name map {names.name} asks for")
+                raise CheckpointError(f"{name}: no weight {source!r}, which {names.title} asks for")
     if extra := [source for source in left if not names.ignores(source)]:
         raise CheckpointError(
-            f"{name}: the name map {names.name} says nothing about {extra[0]!r} ({len(extra)} such): name it under "
+            f"{name}: {names.title} says nothing about {extra[0]!r} ({len(extra)} such): name it under "
             "'weights' or 'ignore'"
         )
     settings = infer_config(found, known=known, name=name)

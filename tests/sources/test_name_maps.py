@@ -105,6 +105,22 @@ def test_biases_that_no_line_names_are_zero(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
+        ({"embed.W_E": "net.nowhere"}, r"no weight 'net.nowhere', which the name map asks for"),
+        ({3: "net.transformer.wte.weight"}, "the name map: a key is no text"),
+    ],
+    ids=["source", "target"],
+)
+def test_a_map_that_is_a_dict_and_does_not_fit_says_where(tmp_path: Path, change: dict[Any, str], fault: str) -> None:
+    torch.save(_own_names(shaken(JointGPT(nano=False))), tmp_path / "model.pt")
+    own = _own_map()
+    own["weights"] |= change
+    with pytest.raises(CheckpointError, match=fault):
+        load_transformer(tmp_path / "model.pt", names=own, overrides={"n_heads": HEADS})
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
         ({"embed.W_E": "net.nowhere"}, r"no weight 'net.nowhere', which the name map .*names.json asks for"),
         ({"embed.W_E": {"from": "net.transformer.wte.weight", "axes": "a b c -> c b a"}}, "does not turn as 'a b c"),
         ({"embed.W_E": {"from": "net.transformer.wte.weight", "axes": "nonsense"}}, "does not turn as 'nonsense'"),
