@@ -37,9 +37,10 @@ check: .venv/stamp
 docs: .venv/stamp
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
 
-# JupyterLab in your browser, at the first example notebook.
+# JupyterLab in your browser, at the first example notebook. In a container one is often root, which it wants to be told.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 notebook: .venv/jupyterlab
-	.venv/bin/jupyter lab examples/1_find_an_induction_head.ipynb
+	.venv/bin/jupyter lab $(AS_ROOT) examples/1_find_an_induction_head.ipynb
 
 .venv/jupyterlab: .venv/stamp
 	.venv/bin/pip install --quiet --quiet --constraint constraints.txt jupyterlab

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from imir_lens.commands.shared import PLACE, Output, command, command_line
+from imir_lens.errors import OptionError
 
 if TYPE_CHECKING:
     from imir_lens.report.comparison_document import Comparison
@@ -24,6 +25,8 @@ def compare(first: Path, second: Path, out: Path, force: bool, say: Output, devi
     """
     from imir_lens.report.storage import check_output
 
+    if out.resolve() in {(path if path.is_dir() else path.parent).resolve() for path in (first, second)}:
+        raise OptionError(f"--out {str(out)!r} is one of the two reports: give another directory")
     check_output(out, force=force)
     from imir_lens.report.comparison_build import compare as compare_reports
 

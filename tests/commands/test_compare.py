@@ -117,3 +117,11 @@ def test_the_worked_example_is_what_the_commands_give(tmp_path, monkeypatch):
     values = [[float(v.replace("\N{MINUS SIGN}", "-")) for v in number.findall(text)] for text in (shown, told)]
     # Another machine's rounding may move the third digit.
     assert values[0] == pytest.approx(values[1], rel=0.02, abs=0.005)
+
+
+def test_a_comparison_does_not_take_a_reports_place(reports):
+    before = contents(reports[0])
+    for out in (reports[0], reports[1], reports[0] / ".." / reports[0].name):
+        line = refused(call("compare", *reports[:2], "--out", out, "--force"))
+        assert "is one of the two reports: give another directory" in line
+    assert contents(reports[0]) == before
