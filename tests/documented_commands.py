@@ -146,7 +146,7 @@ ELSEWHERE: dict[str, str] = {
     r"imir-lens analyze tests/data/recall_2l\.pt --task recall --out report( --force)?": _FIGURES,
     r"imir-lens analyze tests/data/memory_2l\.pt .* --out memory-report": _FIGURES,
     r"imir-lens analyze tests/data/(recall_ln_mlp|NAME) --task recall --out report": _FIGURES,
-    r"imir-lens compare report memory-report --out comparison": _COMPARED,
+    r"imir-lens compare (report memory-report --out comparison|FIRST SECOND --out DIR)": _COMPARED,
     # The example notebooks.
     r"pip install jupyterlab|make notebook": _NOTEBOOKS,
     r"make examples": "Makefile: .venv/bin/python -m examples.notebooks",
