@@ -31,7 +31,6 @@ _MODULES = {
         "figure",
         "head_map",
         "kernel_blocks",
-        "outcome_map",
         "parent_attention",
         "phase_map",
         "power_law_chart",

@@ -37,11 +37,13 @@ class CausalTraining:
         model: the trained model, in eval mode.
         curve: rows of step, loss, parent_loss on held-out episodes, with `bma_…` and `uniform_…` beside them.
         run: its directory, if it has one.
+        checkpoint: the last checkpoint in it.
     """
 
     model: CausalTransformer
     curve: list[Metrics]
     run: Path | None = None
+    checkpoint: Path | None = None
 
 
 def train_causal(
@@ -155,7 +157,9 @@ def train_causal(
             loss.backward()
             optimizer.step()
             step += 1
-    return CausalTraining(model.eval(), curve, None if directory is None else directory.path)
+    if directory is None:
+        return CausalTraining(model.eval(), curve)
+    return CausalTraining(model.eval(), curve, directory.path, directory.checkpoint(step))
 
 
 def _remaining(step: int, steps: int, decay: float) -> float:

@@ -71,20 +71,19 @@ def causal_result(result: "CausalTraining") -> tuple[dict[str, Any], list[str]]:
     Args:
         result: of `train_run`.
     """
-    last, run = result.curve[-1], result.run
-    assert run is not None  # `train_run` gives one
+    last = result.curve[-1]
     losses = {
         "model": {key: last[key] for key in ("loss", "parent_loss")},
         "bma": {key: last[f"bma_{key}"] for key in ("loss", "parent_loss")},
         "uniform": {key: last[f"uniform_{key}"] for key in ("loss", "parent_loss")},
     }
-    checkpoint = run / "checkpoints" / f"step_{int(last['step']):08d}.pt"
-    data = {"run": str(run), "checkpoint": str(checkpoint), "step": last["step"], **losses}
+    run, checkpoint = str(result.run), str(result.checkpoint)
+    data = {"run": run, "checkpoint": checkpoint, "step": last["step"], **losses}
     lines = [
         f"{name:<10} loss {found['loss']:.4f}  parent loss {found['parent_loss']:.4f}" for name, found in losses.items()
     ]
     return data, [
         *lines,
         f"checkpoint {checkpoint}",
-        f"verify     imir-lens verify {on_one_line(str(run))} --out REPORT",
+        f"verify     imir-lens verify {on_one_line(run)} --out REPORT",
     ]

@@ -28,6 +28,7 @@ from imir_lens.dynamics.rival_circuits import RivalCircuits
 from imir_lens.dynamics.run_batch import RunBatch
 from imir_lens.errors import OptionError
 from imir_lens.figures.figure import Figure
+from imir_lens.figures.phase_map import phase_map
 from imir_lens.tasks.base import Batch
 
 CARRIES = 0.5
@@ -115,7 +116,7 @@ class Outcomes:
         names: Sequence[str] | None = None,
         caption: str = "",
     ) -> Figure:
-        """Draw the winners over a plane of starts made by `slice_starts`: see `imir_lens.figures.outcome_map`.
+        """Draw the winners over a plane of starts made by `slice_starts`; a stronger colour is a clearer winner.
 
         Args:
             x: centres of the columns, as given to `slice_starts`.
@@ -128,9 +129,23 @@ class Outcomes:
         Raises:
             OptionError: when there are not as many outcomes as cells.
         """
-        from imir_lens.figures.outcome_map import outcome_map
-
-        return outcome_map(self, x, y, x_title=x_title, y_title=y_title, names=names, caption=caption)
+        cells = len(x) * len(y)
+        if len(self.winner) != cells:
+            raise OptionError(f"expected an outcome for each of {len(x)} × {len(y)} cells, found {len(self.winner)}")  # noqa: RUF001
+        drawing = phase_map(
+            x,
+            y,
+            self.winner.reshape(len(y), len(x)).tolist(),
+            self.costs.amax(1).clamp(0, 1).reshape(len(y), len(x)).tolist(),
+            names=self.names if names is None else names,
+            x_title=x_title,
+            y_title=y_title,
+            title="Which circuit wins",
+            intensity_title="share of what was learned that the costliest circuit carries",
+        )
+        return Figure(
+            drawing, "Which circuit wins, by two numbers at the start", f"{cells:,} starts. {caption}".strip()
+        )
 
     def shares(self) -> dict[str, float]:
         """Share of runs with each outcome."""

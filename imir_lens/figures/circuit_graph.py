@@ -41,15 +41,17 @@ class Effects:
         nats: the effects; thickness is the square root of the positive ones, scaled to 1.6..8.
         notes: the same in words, shown where a unit is pointed at.
         meaning: what a thicker line says, for the legend.
+        strongest: the effect of the thickest line; None, the largest of these.
     """
 
     nats: Mapping[str, Real]
     notes: Mapping[str, str]
     meaning: str
+    strongest: Real | None = None
 
     def width(self, unit: Unit) -> float:
         """Return how thick a unit is drawn."""
-        most = max(self.nats.values(), default=0.0)
+        most = max(self.nats.values(), default=0.0) if self.strongest is None else self.strongest
         return 1.6 + 6.4 * math.sqrt(max(0.0, self.nats[unit["id"]]) / most) if most > 0 else 1.6
 
     def tooltip(self, unit: Unit) -> str:

@@ -39,10 +39,7 @@ def comparison_graphs(data: Mapping[str, Any], called: tuple[str, str], *, name:
             parts.append(words(24, height + 14, "No circuit was found.", "muted"))
             height += 24
             continue
-        # A unit that is not drawn makes the strongest of both circuits the thickest line of each.
-        drawing = units_graph(
-            units, replace(found, nats={**found.nats, "": strongest}), shape, name=f"{name}-{letter.lower()}"
-        )
+        drawing = units_graph(units, replace(found, strongest=strongest), shape, name=f"{name}-{letter.lower()}")
         box = _BOX.search(drawing)
         assert box is not None
         wide, high = float(box[1]), float(box[2])

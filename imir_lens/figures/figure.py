@@ -1,6 +1,5 @@
 """`Figure`: a drawing with its title and caption, to show in a notebook or to save as SVG or PNG."""
 
-import hashlib
 import re
 import textwrap
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Final
 
 from imir_lens.errors import OptionError, did_you_mean
 from imir_lens.figures.raster import rasterised
-from imir_lens.figures.style import DARK_NOTEBOOK, Real, markup, svg_css, text_width
+from imir_lens.figures.style import DARK_NOTEBOOK, Real, element_name, markup, svg_css, text_width
 
 THEMES: Final = ("light", "dark", "auto")
 _TITLE, _CAPTION, _MARGIN = 17.0, 12.0, 22.0
@@ -44,6 +43,10 @@ class Figure:
             OptionError: for another theme.
         """
         return standalone(self.drawing, title=self.title, caption=self.caption, theme=theme)
+
+    def _framed(self, rules: str) -> str:
+        """Return the element with title, caption and a style sheet."""
+        return _framed(self.drawing, self.title, self.caption, rules)
 
     def png(self, theme: str = "light", *, scale: Real = 2) -> bytes:
         """Return the figure as a PNG picture.
@@ -80,23 +83,20 @@ class Figure:
             found = repr(place.suffix) if place.suffix else "no ending"
             raise OptionError(f"{str(path)!r}: a figure is saved as .svg or .png, found {found}")
         data = self.png(theme or "light", scale=scale) if ending == ".png" else self.svg(theme or "auto").encode()
-        try:
-            place.write_bytes(data)
-        except OSError as error:
-            raise OptionError(f"cannot write {str(path)!r}: {error.strerror or type(error).__name__}") from error
-        return place
+        return write_file(place, data)
 
     def _repr_svg_(self) -> str:
         # One theme: a picture does not know that of the notebook, and has its own ground.
-        return self.svg("light").partition("?>\n")[2]
+        return self._framed(svg_css("light"))
 
     def _repr_html_(self) -> str:
         # In the page itself: as a picture it would neither shrink with its place nor say what it shows. Its ids are its
         # own, since a notebook may show two figures of a kind.
-        text = self._repr_svg_().replace("<svg ", '<svg style="max-width:100%;height:auto" ', 1)
         dark = svg_css("dark").replace(".imir-svg", f".imir-svg{DARK_NOTEBOOK}")
-        text = text.replace("</style>", f"\n{dark}</style>", 1)
-        own = "figure-" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+        text = self._framed(f"{svg_css('light')}\n{dark}").replace(
+            "<svg ", '<svg style="max-width:100%;height:auto" ', 1
+        )
+        own = element_name("figure", text)
         name = text.partition(' aria-labelledby="')[2].partition("-t ")[0]
         return re.sub(rf'(?<=[" ]){re.escape(name)}-([td])(?=[" ])', rf"{own}-\1", text)
 
@@ -148,6 +148,31 @@ def standalone(drawing: str, *, title: str = "", caption: str = "", theme: str =
     rules = svg_css("light" if theme == "auto" else theme)
     if theme == "auto":
         rules += f"\n@media (prefers-color-scheme:dark){{{svg_css('dark')}}}"
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{_framed(drawing, title, caption, rules)}\n'
+
+
+def write_file(place: Path, data: bytes) -> Path:
+    """Write a file.
+
+    Args:
+        place: where to.
+        data: what.
+
+    Returns:
+        the place.
+
+    Raises:
+        OptionError: when it cannot be written.
+    """
+    try:
+        place.write_bytes(data)
+    except OSError as error:
+        raise OptionError(f"cannot write {str(place)!r}: {error.strerror or type(error).__name__}") from error
+    return place
+
+
+def _framed(drawing: str, title: str, caption: str, rules: str) -> str:
+    """Return a drawing as an element with a style sheet, an opaque ground, and a heading if there is one."""
     head, mark, body = drawing.partition("</desc>")
     found = _HEAD.match(head)
     if found is None:
@@ -165,7 +190,7 @@ def standalone(drawing: str, *, title: str = "", caption: str = "", theme: str =
     ground = '<rect class="page" width="100%" height="100%"/>'
     inside = body.removesuffix("</svg>")
     moved = f'<g transform="translate({margin:g} {above:g})">{inside}</g>' if above else inside
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{frame}<style>{rules}</style>{ground}{heading}{moved}</svg>\n'
+    return f"{frame}<style>{rules}</style>{ground}{heading}{moved}</svg>"
 
 
 def _heading(title: str, caption: str, width: float) -> tuple[str, float]:

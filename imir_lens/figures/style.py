@@ -4,6 +4,7 @@ The colours are darkened (for a light page) and lightened (for a dark one) relat
 people with any colour vision can tell apart; a role is never shown by colour alone, its Greek letter stands beside it.
 """
 
+import hashlib
 import math
 from html import escape
 from typing import Final
@@ -153,6 +154,11 @@ def shorten(text: str, limit: int) -> str:
 def text_width(text: str, size: Real) -> float:
     """Return about how wide a text is, in SVG units: exact widths need a browser, this errs on the wide side."""
     return 0.61 * size * len(text)
+
+
+def element_name(prefix: str, *parts: str) -> str:
+    """Return a short name for element ids made of what is shown, so that two drawings on a page do not share them."""
+    return f"{prefix}-{hashlib.sha256(chr(0).join(parts).encode('utf-8', 'replace')).hexdigest()[:8]}"
 
 
 def svg_css(theme: str) -> str:

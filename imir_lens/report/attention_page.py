@@ -10,7 +10,7 @@ from markupsafe import Markup
 from imir_lens.errors import OptionError
 from imir_lens.figures import style
 from imir_lens.figures.attention import attention_figure
-from imir_lens.figures.figure import Figure
+from imir_lens.figures.figure import Figure, write_file
 from imir_lens.report import attention_view
 from imir_lens.report.html import environment, policy, read_template, stylesheet
 
@@ -90,11 +90,7 @@ class AttentionView:
         if ending not in (".html", ".htm"):
             found = repr(place.suffix) if place.suffix else "no ending"
             raise OptionError(f"{str(path)!r}: the view is saved as .html, .svg or .png, found {found}")
-        try:
-            place.write_text(self.html(), encoding="utf-8", errors="xmlcharrefreplace")
-        except OSError as error:
-            raise OptionError(f"cannot write {str(path)!r}: {error.strerror or type(error).__name__}") from error
-        return place
+        return write_file(place, self.html().encode("utf-8", "xmlcharrefreplace"))
 
     def _repr_html_(self) -> str:
         if attention_view.read_bundle() is None:

@@ -1,8 +1,8 @@
 """What a notebook shows of a result: a card without scripts and without a request, in a ground of its own."""
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from markupsafe import Markup
 
@@ -10,6 +10,7 @@ from imir_lens.figures import style
 from imir_lens.report.html import environment
 from imir_lens.report.summary import KeyNumber
 from imir_lens.report.tables import Table
+from imir_lens.report.words import MECHANISMS
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,29 @@ class Card:
         )
 
 
+def verdict_card(
+    report: Mapping[str, Any],
+    key_numbers: Sequence[KeyNumber],
+    draw: Callable[[str], Sequence[str]],
+    table: Table,
+    *,
+    note: str = "",
+) -> Card:
+    """Return the card of a report that ends in a verdict.
+
+    Args:
+        report: the data of a report, or of a verification.
+        key_numbers: the numbers a reader wants first.
+        draw: given the prefix of the element ids, the drawings.
+        table: what the verdict rests on.
+        note: what it leaves open.
+    """
+    verdict = report["verdict"]
+    kicker = f"{MECHANISMS[verdict['mechanism']]}; evidence: {verdict['evidence_level']}"
+    name = card_name(report["model"]["source"], report["command"], verdict["text"])
+    return Card(kicker, verdict["text"], key_numbers, draw(name), [table], note)
+
+
 def card_name(*parts: str) -> str:
     """Return a short name for element ids, so that two cards in a notebook do not share them."""
-    return "card-" + hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:8]
+    return style.element_name("card", *parts)

@@ -73,7 +73,7 @@ def _coordinates(report: Report, letter: str) -> Coordinates:
     """
     kept = report.coordinates
     if isinstance(kept, SavedCoordinates):
-        kept = Coordinates.load(kept.path)
+        kept = kept.load()
     if not isinstance(kept, Coordinates):
         raise CoordinateError(f"there is no coordinates.safetensors beside report {letter}")
     kept = Coordinates(kept.space, kept.values.detach().cpu())

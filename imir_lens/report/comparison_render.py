@@ -22,7 +22,6 @@ AGREE = "Task, knobs, contexts, seeds, search and the shape of the models are th
 def _view(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what page and Markdown are filled with."""
     called = names(data)
-    points = data["coordinates"]["points"]
     return {
         "data": data,
         "called": called,
@@ -40,8 +39,6 @@ def _view(data: Mapping[str, Any]) -> dict[str, Any]:
         "agree": AGREE,
         "sample": sample_note(data),
         "key_numbers": tables.key_tiles(data),
-        "graphs": Markup(comparison_graphs(data, called)),
-        "scatter": Markup(comparison_scatter(data, called)) if points else "",
         "numbers": tables.numbers_table(data),
         "units": tables.units_table(data),
         "units_note": tables.units_note(data),
@@ -58,8 +55,18 @@ def render_comparison_html(data: Mapping[str, Any]) -> str:
     Args:
         data: a comparison, see `comparison_schema.json`.
     """
-    template = environment().get_template("comparison.html.j2")
-    return template.render(**scripted(), stylesheet=stylesheet(), **_view(data))
+    view, points = _view(data), data["coordinates"]["points"]
+    return (
+        environment()
+        .get_template("comparison.html.j2")
+        .render(
+            **scripted(),
+            stylesheet=stylesheet(),
+            graphs=Markup(comparison_graphs(data, view["called"])),
+            scatter=Markup(comparison_scatter(data, view["called"])) if points else "",
+            **view,
+        )
+    )
 
 
 def comparison_card(data: Mapping[str, Any]) -> Card:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from imir_lens.figures.figure import Drawn, Figure
+from imir_lens.ids import Head
 from imir_lens.report import report_figures
 from imir_lens.report.html import render_html
 from imir_lens.report.json_files import write_text
@@ -89,7 +90,8 @@ class Report(SavedReport):
         """Write report.html, report.md and the figures, attention of the first context among them."""
         write_text(directory / "report.html", render_html(self.data))
         write_text(directory / "report.md", render_markdown(self.data))
-        self.write_figures(directory, [name for name in _SAVED if name in self.figures])
+        there = self.figures
+        self.write_figures(directory, [name for name in _SAVED if name in there])
 
     def figure_makers(self) -> dict[str, Callable[[], Figure]]:
         """Return what draws each figure, by name.
@@ -100,8 +102,8 @@ class Report(SavedReport):
         makers = report_figures.figure_makers(self.data)
         if isinstance(self.coordinates, Drawn):
             model = self.data["model"]
-            heads = [f"L{layer}H{head}" for layer in range(model["n_layers"]) for head in range(model["n_heads"])]
-            makers |= {name: partial(self._draw_coordinates, name) for name in (*heads, "readout")}
+            heads = [Head(layer, head) for layer in range(model["n_layers"]) for head in range(model["n_heads"])]
+            makers |= {name: partial(self._draw_coordinates, name) for name in (*map(str, heads), "readout")}
         return makers
 
     def _draw_coordinates(self, name: str) -> Figure:

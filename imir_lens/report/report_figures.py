@@ -10,9 +10,9 @@ from imir_lens.figures.circuit_graph import circuit_graph
 from imir_lens.figures.figure import Figure
 from imir_lens.figures.style import number, visible
 from imir_lens.figures.trajectory_chart import trajectory_chart
-from imir_lens.report import tables, words
-from imir_lens.report.cards import Card, card_name
-from imir_lens.report.summary import attributed, key_numbers, subject
+from imir_lens.report import tables
+from imir_lens.report.cards import Card, verdict_card
+from imir_lens.report.summary import attributed, key_numbers, subject_on_task
 
 
 def figure_makers(report: Mapping[str, Any]) -> dict[str, Callable[[], Figure]]:
@@ -37,19 +37,9 @@ def report_card(report: Mapping[str, Any]) -> Card:
     Args:
         report: the data of a report, see `schema.json`.
     """
-    verdict = report["verdict"]
-    name = card_name(report["model"]["source"], report["command"], verdict["text"])
-    return Card(
-        f"{words.MECHANISMS[verdict['mechanism']]}; evidence: {verdict['evidence_level']}",
-        verdict["text"],
-        key_numbers(report),
-        [circuit_graph(report, name=name)],
-        [tables.units_table(report)],
+    return verdict_card(
+        report, key_numbers(report), lambda name: [circuit_graph(report, name=name)], tables.units_table(report)
     )
-
-
-def _of(report: Mapping[str, Any]) -> str:
-    return f"{subject(report)} on {report['task']['name']}"
 
 
 def _circuit(report: Mapping[str, Any]) -> Figure:
@@ -60,7 +50,9 @@ def _circuit(report: Mapping[str, Any]) -> Figure:
         if evaluation.get(name) is not None
     ]
     caption = f"Mean losses in nats on {evaluation['contexts']:,} test contexts: {', '.join(scores)}."
-    return Figure(circuit_graph(report), f"The circuit of {_of(report)}", f"{caption} Ablation: {report['ablation']}.")
+    return Figure(
+        circuit_graph(report), f"The circuit of {subject_on_task(report)}", f"{caption} Ablation: {report['ablation']}."
+    )
 
 
 def _attribution(report: Mapping[str, Any]) -> Figure:
@@ -68,7 +60,7 @@ def _attribution(report: Mapping[str, Any]) -> Figure:
     contexts = f" on {searched:,} search contexts" if searched else ""
     return Figure(
         attribution_chart(report),
-        f"Attribution of the coordinates of {_of(report)}",
+        f"Attribution of the coordinates of {subject_on_task(report)}",
         f"Each coordinate's share, in nats, of the fall of the surrogate's loss{contexts} from no coordinates to all "
         f"of them ({report['search']['coordinates_total']:,}). Coloured: in the circuit.",
     )
@@ -79,7 +71,7 @@ def _attention(report: Mapping[str, Any], k: int) -> Figure:
     said = f"predicted {visible(example['prediction'])} with probability {number(example['probability'])}"
     return Figure(
         attention_figure(example),
-        f"Attention of the circuit's heads: {_of(report)}",
+        f"Attention of the circuit's heads: {subject_on_task(report)}",
         f"Test context {k + 1} of {report['evaluation']['contexts']:,}; the answer is {visible(example['target'])}, "
         f"{said}.",
     )
@@ -87,7 +79,7 @@ def _attention(report: Mapping[str, Any], k: int) -> Figure:
 
 def _trajectory(report: Mapping[str, Any]) -> Figure:
     data = report["trajectory"]
-    return Figure(trajectory_chart(data), f"Training of {_of(report)}", training_caption(data))
+    return Figure(trajectory_chart(data), f"Training of {subject_on_task(report)}", training_caption(data))
 
 
 def training_caption(trajectory: Mapping[str, Any]) -> str:

@@ -25,6 +25,11 @@ def subject(report: Mapping[str, Any]) -> str:
     return re.split(r"[/\\]", source.rstrip("/\\"))[-1] or source
 
 
+def subject_on_task(report: Mapping[str, Any]) -> str:
+    """Return the short name of the model and the task it was asked."""
+    return f"{subject(report)} on {report['task']['name']}"
+
+
 def _performance(label: str, found: Mapping[str, Real] | None, note: str) -> KeyNumber:
     if found is None:
         return KeyNumber(label, number(None), "not measured")

@@ -10,9 +10,8 @@ from imir_lens.figures.figure import Figure
 from imir_lens.figures.kernel_blocks import kernel_figure
 from imir_lens.figures.parent_attention import match_figure, parents_figure
 from imir_lens.report import verification_words as words
-from imir_lens.report.cards import Card, card_name
-from imir_lens.report.summary import subject
-from imir_lens.report.words import MECHANISMS
+from imir_lens.report.cards import Card, verdict_card
+from imir_lens.report.summary import subject_on_task
 
 CAPTIONS: Final = {
     "attention": "Attention and the posterior over parents",
@@ -67,7 +66,7 @@ def _figure(report: Mapping[str, Any], name: str) -> Figure:
     if name == "attention":
         sample = f"{len(report['examples'])} of {sample}"
     sizes = f"{evaluation['examples']} examples of {evaluation['positions']} positions"
-    where = f"{subject(report)} on {report['task']['name']}"
+    where = subject_on_task(report)
     return Figure(_DRAW[name](report), CAPTIONS[name], f"{where}: {sample}, {sizes}. {_UNITS.get(name, '')}".strip())
 
 
@@ -77,13 +76,13 @@ def verification_card(report: Mapping[str, Any]) -> Card:
     Args:
         report: the data of a verification, see `verification_schema.json`.
     """
-    verdict = report["verdict"]
-    name = card_name(report["model"]["source"], report["command"], verdict["text"])
-    return Card(
-        f"{MECHANISMS[verdict['mechanism']]}; evidence: {verdict['evidence_level']}",
-        verdict["text"],
+    return verdict_card(
+        report,
         words.key_numbers(report),
-        [parents_figure(report, name=f"{name}-attention"), match_figure(report, name=f"{name}-posterior")],
-        [words.checks_table(report)],
-        " ".join(verdict["caveats"]),
+        lambda name: [
+            parents_figure(report, name=f"{name}-attention"),
+            match_figure(report, name=f"{name}-posterior"),
+        ],
+        words.checks_table(report),
+        note=" ".join(report["verdict"]["caveats"]),
     )
